@@ -1,0 +1,50 @@
+"""Who answers for the agents."""
+
+from __future__ import annotations
+
+from schemas.backend import Ask, Backend, Reply
+from schemas.settings import BackendSettings
+
+
+def make_backend(settings: BackendSettings) -> Backend:
+    """The backend of these settings. Nothing is loaded or opened before the first question."""
+    return LazyBackend(settings)
+
+
+class LazyBackend:
+    """Opens its backend with the first question, so that building a graph does no I/O."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        """Remember what to open."""
+        self._settings = settings
+        self._opened: Backend | None = None
+
+    def _backend(self) -> Backend:
+        if self._opened is None:
+            self._opened = open_backend(self._settings)
+        return self._opened
+
+    def ask(self, question: Ask) -> Reply:
+        """Answer now."""
+        return self._backend().ask(question)
+
+    async def aask(self, question: Ask) -> Reply:
+        """Answer without blocking the event loop."""
+        return await self._backend().aask(question)
+
+
+def open_backend(settings: BackendSettings) -> Backend:
+    """Open the backend of these settings; what it needs is imported only then."""
+    match settings.kind:
+        case "offline":
+            from absa.backends.offline import OfflineBackend
+
+            return OfflineBackend()
+        case "replay":
+            from absa.backends.replay import ReplayBackend
+
+            return ReplayBackend(str(settings.path))
+        case "openai":
+            from absa.backends.openai import OpenAIBackend
+
+            return OpenAIBackend(settings)

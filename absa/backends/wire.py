@@ -1,0 +1,159 @@
+"""What goes over the wire to a chat model and what comes back: schemas out, JSON in.
+
+Pure functions; nothing here knows a server.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from schemas.answers import Answer, read_answer
+from schemas.errors import AnswerError
+
+_KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
+"""Keywords every strict-mode server knows. Bounds and defaults are not among them."""
+
+_MAX_STARTS = 50
+"""How many opening braces of a prose answer are tried before it counts as unreadable."""
+
+
+@cache
+def wire_schema(answer: type[Answer]) -> dict[str, Any]:
+    """The JSON schema a server is asked to keep to.
+
+    Strict mode wants every property required and no others allowed, and knows few keywords;
+    references are resolved because not every server follows them. No answer is recursive.
+    """
+    schema = answer.model_json_schema()
+    definitions = schema.get("$defs", {})
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, list):
+            return [plain(item) for item in node]
+        if not isinstance(node, Mapping):
+            return node
+        if "$ref" in node:
+            return plain(definitions[node["$ref"].rsplit("/", 1)[-1]])
+        kept = {key: value for key, value in node.items() if key in _KEPT}
+        if "properties" in kept:
+            properties = {name: plain(part) for name, part in kept["properties"].items()}
+            return {
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+                "additionalProperties": False,
+            }
+        return {key: plain(value) for key, value in kept.items()}
+
+    result: dict[str, Any] = plain(schema)
+    return result
+
+
+@cache
+def response_format(answer: type[Answer]) -> dict[str, Any]:
+    """The answer type as the `response_format` of a request."""
+    return {
+        "type": "json_schema",
+        "json_schema": {
+            "name": answer.__name__,
+            "strict": True,
+            "schema": wire_schema(answer),
+        },
+    }
+
+
+@cache
+def tool(answer: type[Answer]) -> dict[str, Any]:
+    """The answer type as a tool whose arguments are the answer.
+
+    Not `strict`: servers that know strict tools know `response_format` too.
+    """
+    return {
+        "type": "function",
+        "function": {
+            "name": answer.__name__,
+            "description": "Give the answer.",
+            "parameters": wire_schema(answer),
+        },
+    }
+
+
+def parse(text: str, answer: type[Answer]) -> dict[str, Any]:
+    """The JSON object in a model's answer, out of fences, thoughts and prose if need be.
+
+    Of several objects the first with a key that was asked for is taken. Raises `AnswerError`,
+    with a reason the model can act on, where there is none.
+    """
+    text = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL).strip()
+    if not text:
+        raise AnswerError("the answer is empty")
+    expected = {*answer.model_fields, *answer.forbidden}
+    found: dict[str, Any] | None = None
+    for candidate in _objects(text):
+        if expected & candidate.keys():
+            found = candidate
+            break
+        found = found or candidate
+    if found is None:
+        raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
+    return _encodable(found)
+
+
+def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
+    """What of a parsed answer the reader would have to leave out; raises `AnswerError` if all.
+
+    Full lists that a reviewer must not give do not count: they are read as a violation.
+    """
+    _, notes = read_answer(answer, output)
+    return [note for note in notes if note.partition(":")[0] not in answer.forbidden]
+
+
+def _number(text: str) -> float | None:
+    """A finite number: `1e999` would otherwise become an infinity no JSON file can hold."""
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=lambda _: None)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    position = 0
+    for _ in range(_MAX_STARTS):
+        start = text.find("{", position)
+        if start < 0:
+            return
+        try:
+            value, position = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            position = start + 1
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _why(text: str) -> str:
+    start = max(text.find("{"), 0)
+    try:
+        _DECODER.raw_decode(text, start)
+    except RecursionError:
+        return "nested too deeply"
+    except ValueError as error:
+        return str(error)
+    return "no JSON object in it"
+
+
+def _encodable(value: dict[str, Any]) -> dict[str, Any]:
+    r"""A copy without lone surrogates (`"\ud83d"`), which no UTF-8 file could hold."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        clean: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+        return clean
+    return value

@@ -1,0 +1,398 @@
+"""Reading settings: a YAML file, then overrides, then the override profile; errors with lines."""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from nodes.assets import data_dir
+from schemas.settings import Settings
+
+Key = tuple[str | int, ...]
+
+PROFILES_FILE = "debate_override_thresholds.json"
+
+_SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|passwd|authorization)$")
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list",
+    "model_type": "a mapping of keys",
+    "mapping_type": "a mapping of keys",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than_equal": "a number of at most {le:g}",
+    "literal_error": "{expected}",
+}
+"""What was expected, by pydantic's error type, in the words of somebody who writes YAML."""
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used. Wrong use, never worth a retry.
+
+    `problems` holds one line per problem; the message is these lines.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        """Take the problems, one line each."""
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class _Origin(NamedTuple):
+    """Where a value was given: a line of a file, or an option."""
+
+    source: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: they allow endless and exploding files, and no setting needs them."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            problem = "aliases (*name) are not supported; write the value out"
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, problem, mark)
+        return super().compose_node(parent, index)
+
+
+# YAML 1.1 reads 1e-3 as text for want of a dot.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def load_settings(
+    path: str | Path | None = None, overrides: Mapping[str, object] | None = None
+) -> Settings:
+    """Read settings from a YAML file and lay overrides over them.
+
+    Args:
+        path: A YAML file, or the name of a shipped one (`configs/default.yaml`, `default`).
+            None takes the defaults.
+        overrides: Values by dotted key, such as `{"pipeline.enable_debate": False}`. A mapping
+            is merged into its section, anything else replaces what the file says.
+
+    Returns:
+        The effective settings: values of `pipeline.debate_override` that are not given come
+        from the profile that `pipeline.override_profile` names.
+
+    Raises:
+        SettingsError: With all problems found, each with its file and line or its option.
+    """
+    tree = _Tree()
+    if path is not None:
+        tree.add_file(_find(Path(path)))
+    for key, value in (overrides or {}).items():
+        tree.add_override(key, value)
+    tree.add_profile()
+    return tree.validate()
+
+
+def parse_override(text: str) -> tuple[str, object]:
+    """Read `key=value` from a command line; the value is YAML.
+
+    Raises:
+        SettingsError: If there is no key, no `=`, or the value is not YAML.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        # Only the part before "=" is shown: the rest may be a secret.
+        raise SettingsError(
+            f"--set {key}: expected key=value, for example pipeline.enable_debate=false"
+        )
+    origin = _Origin(f"--set {key}")
+    loader, node = _compose(value, origin)
+    return key, None if node is None else _construct(loader, node, origin)
+
+
+class _Tree:
+    """A settings tree under construction, and where each of its keys was given."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[Key, _Origin] = {}
+        self.problems: list[tuple[_Origin, str]] = []
+
+    def add_file(self, path: Path) -> None:
+        """Add the keys of a YAML file."""
+        origin = _Origin(str(path))
+        loader, node = _compose(_read_text(path), origin)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return
+        if not isinstance(node, yaml.MappingNode):
+            sections = " and ".join(f"'{name}:'" for name in Settings.model_fields)
+            raise SettingsError(
+                f"{_at(origin, node)}: the top level must be a mapping of keys; "
+                f"write sections such as {sections}"
+            )
+        self._add_node(loader, node, (), origin)
+
+    def add_override(self, key: str, value: object) -> None:
+        """Add one dotted key."""
+        origin = _Origin(f"--set {key}")
+        parts = tuple(key.split("."))
+        if not all(parts):
+            self.problems.append((origin, "expected a dotted key such as pipeline.enable_debate"))
+            return
+        self._add_value(parts, value, origin)
+
+    def add_profile(self) -> None:
+        """Fill `pipeline.debate_override` from the chosen profile where nothing was given."""
+        pipeline = self.values.get("pipeline", {})
+        name = pipeline.get("override_profile", "t0") if isinstance(pipeline, dict) else None
+        if not isinstance(name, str):
+            return  # validate() says what is wrong with it
+        file = data_dir("configs") / PROFILES_FILE
+        origin = _Origin(f"{file} (profile {name})")
+        profile = _read_profiles(file).get(name, {})
+        self._add_value(("pipeline", "debate_override"), profile, origin, replace=False)
+
+    def validate(self) -> Settings:
+        """Give the settings, or raise with everything that is wrong."""
+        settings = None
+        try:
+            settings = Settings.model_validate(self.values)
+        except ValidationError as error:
+            self.problems += [self._explain(detail) for detail in error.errors()]
+        if settings is None or self.problems:
+            lines = (f"{origin}: {text}" for origin, text in sorted(self.problems))
+            raise SettingsError(*dict.fromkeys(lines))
+        return settings
+
+    def _add_node(self, loader: _Loader, node: yaml.MappingNode, at: Key, origin: _Origin) -> None:
+        first: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            here = _at(origin, key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.append((here, f"a key in '{_dotted(at)}' is not plain text"))
+                continue
+            # The key as written: YAML 1.1 would turn a persona called "on" into true.
+            key = (*at, key_node.value)
+            if key_node.value in first:
+                text = f"(first given on line {first[key_node.value]})"
+                self.problems.append((here, f"duplicate key '{_dotted(key)}' {text}"))
+                continue
+            first[key_node.value] = here.line
+            if isinstance(value_node, yaml.MappingNode):
+                self._add_value(key, {}, here)
+                self._add_node(loader, value_node, key, origin)
+                continue
+            self._add_value(key, _construct(loader, value_node, origin), here)
+            if isinstance(value_node, yaml.SequenceNode):
+                for index, item in enumerate(value_node.value):
+                    self.origins[*key, index] = _at(origin, item)
+
+    def _add_value(self, at: Key, value: object, origin: _Origin, *, replace: bool = True) -> None:
+        if value is None and _is_section(at):
+            value = {}  # a section with all of its keys commented out
+        if isinstance(value, Mapping):
+            if self._section(at, origin) is not None:
+                for key, item in value.items():
+                    self._add_value((*at, str(key)), item, origin, replace=replace)
+            return
+        parent = self._section(at[:-1], origin)
+        if parent is None or (at[-1] in parent and not replace):
+            return
+        parent[str(at[-1])] = value
+        self.origins = {k: v for k, v in self.origins.items() if k[: len(at)] != at}
+        self.origins[at] = origin
+
+    def _section(self, at: Key, origin: _Origin) -> dict[str, Any] | None:
+        """The mapping at a key, made if need be; None where something else must be kept."""
+        current = self.values
+        for depth, part in enumerate(at, start=1):
+            child = current.get(str(part))
+            if not isinstance(child, dict):
+                if part in current and _is_section(at[:depth]):
+                    return None  # an ill-typed section: validate() must see and report it
+                child = current[str(part)] = {}
+                self.origins[at[:depth]] = origin
+            current = child
+        return current
+
+    def _origin(self, key: Key) -> _Origin:
+        """Where a key was given, or the nearest section around it."""
+        for end in range(len(key), 0, -1):
+            if key[:end] in self.origins:
+                return self.origins[key[:end]]
+        return _Origin("settings")
+
+    def _explain(self, detail: ErrorDetails) -> tuple[_Origin, str]:
+        kind, context = detail["type"], detail.get("ctx", {})
+        key = tuple(part for part in detail["loc"] if part != "[key]")
+        if kind == "conflict":
+            key += tuple(context["key"].split("."))
+        origin, name = self._origin(key), _dotted(key)
+        if any(_SECRET.search(str(part).lower().replace("-", "_")) for part in key):
+            # Never with the value: it may be the secret.
+            text = "secrets do not belong in settings; set the environment variable OPENAI_API_KEY"
+            return origin, f"key '{name}' refused: {text}"
+        if kind == "extra_forbidden":
+            return origin, f"unknown key '{name}' ({_hint(key)})"
+        if kind == "missing":
+            return origin, f"key '{name}' is missing"
+        if kind == "conflict":
+            return origin, f"{name}: {context['why']}"
+        if kind == "value_error":
+            return origin, f"{name}: {context['error']}"
+        if kind in _EXPECTED:
+            expected = _EXPECTED[kind].format(**context)
+        else:
+            expected = detail["msg"].removeprefix("Input should be ")
+        return origin, f"{name}: expected {expected}, got {_show(detail['input'])}"
+
+
+def _find(path: Path) -> Path:
+    """The file itself, or the shipped one of that name, so that it works outside a checkout."""
+    try:
+        if path.exists():
+            return path
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    shipped = data_dir("configs")
+    if path.parent in (Path(), Path("configs")):
+        for name in (path.name, f"{path.name}.yaml"):
+            if (shipped / name).is_file():
+                return shipped / name
+    names = sorted(file.stem for file in shipped.glob("*.yaml"))
+    near = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.7)
+    hint = f"did you mean '{near[0]}'?" if near else f"shipped: {', '.join(names)}"
+    raise SettingsError(f"{path}: no such settings file ({hint})")
+
+
+def _read_text(path: Path) -> str:
+    if path.is_dir():
+        raise SettingsError(f"{path}: is a directory; name a YAML file in it")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f"{path}: not UTF-8 text (byte {error.start}); save the file as UTF-8"
+        ) from error
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read_profiles(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+    profiles = content.get("profiles") if isinstance(content, dict) else None
+    if not isinstance(profiles, dict):
+        raise SettingsError(f'{path}: expected {{"profiles": {{"t0": {{…}}, …}}}}')
+    return profiles
+
+
+def _compose(text: str, origin: _Origin) -> tuple[_Loader, yaml.Node | None]:
+    try:
+        loader = _Loader(text)
+        return loader, loader.get_single_node()
+    except yaml.YAMLError as error:
+        raise _syntax_error(error, origin) from error
+    except RecursionError as error:
+        raise SettingsError(f"{origin}: nested too deeply; settings are a few levels") from error
+
+
+def _construct(loader: _Loader, node: yaml.Node, origin: _Origin) -> object:
+    try:
+        return loader.construct_object(node, deep=True)
+    except yaml.YAMLError as error:
+        raise _syntax_error(error, origin) from error
+    except ValueError as error:  # such as a date with a 13th month
+        raise SettingsError(f"{_at(origin, node)}: not a valid value: {error}") from error
+
+
+def _syntax_error(error: yaml.YAMLError, origin: _Origin) -> SettingsError:
+    # Without PyYAML's own excerpt of the file, which could show a secret.
+    details = (getattr(error, name, None) for name in ("context", "problem", "reason"))
+    what = ", ".join(detail for detail in details if detail)
+    if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError):
+        what += "; check indentation, brackets and quotes"
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None and not origin.source.startswith("--set"):
+        origin = _Origin(origin.source, mark.line + 1)
+    return SettingsError(f"{origin}: not valid YAML: {what}")
+
+
+def _at(origin: _Origin, node: yaml.Node) -> _Origin:
+    return _Origin(origin.source, node.start_mark.line + 1)
+
+
+def _annotation(key: Key) -> Any:
+    """The type that the settings models declare for a key, or None if there is no such key."""
+    current: Any = Settings
+    for part in key:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(str(part))
+            current = field.annotation if field else None
+        elif get_origin(current) is Mapping:  # entries under names of the user's choice
+            current = get_args(current)[1]
+        else:
+            return None
+    return current
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _is_section(key: Key) -> bool:
+    annotation = _annotation(key)
+    return _is_model(annotation) or get_origin(annotation) is Mapping
+
+
+def _known_keys(at: Key = ()) -> list[str]:
+    """All dotted keys below a section, in the order of the models."""
+    annotation = _annotation(at)
+    if not _is_model(annotation):
+        return []
+    return [
+        known
+        for name in annotation.model_fields
+        for known in (_dotted((*at, name)), *_known_keys((*at, name)))
+    ]
+
+
+def _hint(key: Key) -> str:
+    """What the writer of an unknown key may have meant."""
+    siblings = list(_annotation(key[:-1]).model_fields)
+    leaf = str(key[-1])
+    if "." in leaf and _dotted(key) in _known_keys():
+        return "write it as nested keys, one level a line"
+    if near := difflib.get_close_matches(leaf, siblings, n=1):
+        return f"did you mean '{_dotted((*key[:-1], near[0]))}'?"
+    # A right name in the wrong section, spelt right or nearly so.
+    leaves = {known.rpartition(".")[2]: known for known in _known_keys()}
+    if near := difflib.get_close_matches(leaf.rpartition(".")[2], leaves, n=1, cutoff=0.8):
+        return f"did you mean '{leaves[near[0]]}'?"
+    return f"valid here: {', '.join(siblings)}"
+
+
+def _dotted(key: Key) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
+    return text.removeprefix(".") or "top level"
+
+
+def _show(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"a mapping ({', '.join(map(str, value))})"  # keys only: a value may be a secret
+    text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,123 @@
+"""JSONL in the project's own schema: one object per line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from absa.data.problems import BadLine, BadRowError, shown
+from absa.data.rows import RawAspect, RawSample, each_line
+from absa.data.source import Source
+
+ROW_KEYS = frozenset({"uid", "text", "lang", "domain", "split", "aspects", "label"})
+# Said by data sets of the field about a row, of no use here: ignored without a word.
+ROW_EXTRAS = frozenset(
+    {"id", "source", "rating", "stars", "title", "date", "url", "meta", "metadata", "notes"}
+    | {"dropped_aspects", "incomplete_gold", "relocated_aspects"}
+)
+ASPECT_KEYS = frozenset(
+    {"term", "from", "to", "polarity", "opinion", "opinions", "category", "implicit"}
+)
+ASPECT_EXTRAS = frozenset({"conflict", "confidence", "opinion_from", "opinion_to"})
+
+
+def looks_like(head: str, source: Source) -> bool:
+    """Return whether a line of the head is a JSON object, or at least begins as one."""
+    lines = [line for line in head.splitlines() if line.strip()]
+    return bool(lines) and (
+        lines[0].lstrip().startswith("{") or any(_is_object(line) for line in lines)
+    )
+
+
+def read(source: Source) -> Iterator[RawSample | BadLine]:
+    """Yield the rows of the file."""
+    return each_line(source, partial(_parse, columns=source.columns))
+
+
+def parse_object(text: str) -> dict[str, object]:
+    """Return the JSON object on a line, or raise `BadRowError`."""
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRowError(
+            f"this is not valid JSON ({error}).", "Write one whole JSON object per line."
+        ) from error
+    if not isinstance(row, dict):
+        raise BadRowError("this is not a JSON object.", 'Write {"uid": …, "text": …} on the line.')
+    return row
+
+
+def parse_aspects(items: object, notes: list[str]) -> list[RawAspect] | None:
+    """Return the gold tuples of our schema, None if there is no gold; note what is ignored."""
+    if items is None:
+        return None
+    if not isinstance(items, list):
+        raise BadRowError("aspects is not a list.", 'Write "aspects": [{"term": …}, …].')
+    return [aspect for item in items for aspect in _parse_aspect(item, notes)]
+
+
+def _parse(text: str, columns: Mapping[str, str]) -> RawSample:
+    row = _rename(parse_object(text), columns)
+    if row.get("uid") is None:
+        row["uid"] = row.get("id")
+    notes = _ignored(row, ROW_KEYS, ROW_EXTRAS)
+    return RawSample(
+        uid=row["uid"],
+        text=row.get("text"),
+        lang=row.get("lang"),
+        domain=row.get("domain"),
+        split=row.get("split"),
+        label=row.get("label"),
+        aspects=parse_aspects(row.get("aspects"), notes),
+        incomplete=bool(row.get("dropped_aspects")) or row.get("incomplete_gold") is True,
+        notes=notes,
+    )
+
+
+def _rename(row: dict[str, object], columns: Mapping[str, str]) -> dict[str, object]:
+    taken = set(columns.values())
+    kept = {key: value for key, value in row.items() if key not in taken}
+    return kept | {field: row.get(column) for field, column in columns.items()}
+
+
+def _parse_aspect(item: object, notes: list[str]) -> Iterator[RawAspect]:
+    """Yield one tuple per opinion: an aspect with two opinions is two triplets."""
+    if not isinstance(item, dict):
+        raise BadRowError("an aspect is not an object.", 'Write {"term": …, "polarity": …}.')
+    notes.extend(_ignored(item, ASPECT_KEYS, ASPECT_EXTRAS))
+    opinions = item.get("opinions") or [item.get("opinion")]
+    if not isinstance(opinions, list):
+        raise BadRowError("opinions is not a list.", 'Write "opinions": ["…", "…"].')
+    unplaced = "from" not in item and "to" not in item and item.get("implicit") is not True
+    for opinion in opinions:
+        yield RawAspect(
+            term=item.get("term"),
+            start=item.get("from"),
+            end=item.get("to"),
+            polarity=item.get("polarity"),
+            opinion=opinion,
+            category=item.get("category"),
+            search=unplaced,
+        )
+
+
+def _ignored(row: Mapping[str, object], known: frozenset[str], extras: frozenset[str]) -> list[str]:
+    """Return a note per key that means nothing here; a slip of a missing key is an error.
+
+    Ignoring `aspcts` would turn an annotated row into one without gold.
+    """
+    unknown = [key for key in row if key not in known and key not in extras]
+    for key in unknown:
+        meant = difflib.get_close_matches(key, known - row.keys(), n=1, cutoff=0.8)
+        if meant:
+            raise BadRowError(f"unknown key {shown(key)}.", f"Did you mean {meant[0]}?")
+    return [f"key {shown(key)} ignored" for key in unknown]
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

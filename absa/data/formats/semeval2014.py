@@ -1,0 +1,59 @@
+"""SemEval-2014 task 4 XML (and MAMS): `<aspectTerm term="" polarity="" from="" to=""/>`.
+
+`<aspectCategory>` is read, as an implicit aspect, only from a file without `<aspectTerm>`: where
+both are given, the categories say again what the terms say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from absa.data.formats.semeval_xml import offset_of, read_sentences, text_of
+from absa.data.problems import BadLine
+from absa.data.rows import RawAspect, RawSample
+from absa.data.source import Source
+
+
+def looks_like(head: str, source: Source) -> bool:
+    """Return whether the head is XML with sentences that are in no review."""
+    return head.lstrip().startswith("<") and "<sentence" in head and "<Review" not in head
+
+
+def read(source: Source) -> Iterator[RawSample | BadLine]:
+    """Yield the sentences of the file."""
+    return read_sentences(source, _Reader(source.head()).parse)
+
+
+class _Reader:
+    """Remembers what kinds of gold the file has: only that tells "no aspect" from "no gold"."""
+
+    def __init__(self, head: str) -> None:
+        self.has_terms = "<aspectTerm " in head
+        self.has_categories = "<aspectCategory " in head
+
+    def parse(self, sentence: Element) -> RawSample:
+        terms = list(sentence.iter("aspectTerm"))
+        categories = list(sentence.iter("aspectCategory"))
+        self.has_terms = self.has_terms or bool(terms)
+        self.has_categories = self.has_categories or bool(categories)
+        aspects: list[RawAspect] | None = None
+        if self.has_terms:
+            aspects = [_term(element) for element in terms]
+        elif self.has_categories:
+            aspects = [_category(element) for element in categories]
+        return RawSample(uid=sentence.get("id"), text=text_of(sentence), aspects=aspects)
+
+
+def _term(element: Element) -> RawAspect:
+    return RawAspect(
+        term=element.get("term"),
+        start=offset_of(element, "from"),
+        end=offset_of(element, "to"),
+        polarity=element.get("polarity"),
+        search=element.get("from") is None and element.get("to") is None,
+    )
+
+
+def _category(element: Element) -> RawAspect:
+    return RawAspect(category=element.get("category"), polarity=element.get("polarity"))

@@ -1,0 +1,84 @@
+"""What can go wrong with data: a file that cannot be used, and a line that cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+EXCERPT_LENGTH = 200
+
+
+class DataError(ValueError):
+    """The file as a whole cannot be used. The reader stops; nothing of it was made up.
+
+    Attributes:
+        path: The file.
+        reason: What is wrong with it.
+        remedy: What the user can do, or an empty string.
+    """
+
+    def __init__(self, path: Path | str, reason: str, remedy: str = "") -> None:
+        """Keep the parts and build the message from them."""
+        self.path = str(path)
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"{self.path}: {reason}" + (f" {remedy}" if remedy else ""))
+
+    def __reduce__(self) -> tuple[type[DataError], tuple[str, str, str]]:
+        """Survive pickling: the message alone is not enough to build the error again."""
+        return type(self), (self.path, self.reason, self.remedy)
+
+
+class BadLine(BaseModel):
+    """One line (or XML element, or CSV record) that was left out, and why. The rest goes on.
+
+    Attributes:
+        file: The file, as the user named it.
+        line: Where the line, element or record begins, from 1.
+        reason: What is wrong with it.
+        remedy: What the user can do about it.
+        excerpt: The beginning of what stands there, made printable.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str
+    line: int
+    reason: str
+    remedy: str
+    excerpt: str
+
+    def __str__(self) -> str:
+        """Return it the way compilers do: `file:line: reason remedy`."""
+        return f"{self.file}:{self.line}: {self.reason} {self.remedy}".rstrip()
+
+
+class BadRowError(Exception):
+    """Raised while one row is parsed; turned into a `BadLine` by whoever knows the line number."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        """Keep the two halves of the message."""
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+def shown(value: object, length: int = 60) -> str:
+    """Return a value in a form that fits a message and is safe to print on a terminal."""
+    return printable(value if isinstance(value, str) else repr(value), length)
+
+
+def printable(text: str, length: int = EXCERPT_LENGTH) -> str:
+    """Return the beginning of a text with control characters and lone surrogates escaped."""
+    cut = text[:length] + ("…" if len(text) > length else "")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether a text holds half a character: it could not be written as UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -1,0 +1,94 @@
+"""Reading a data file: format, rows, samples, and no uid twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from absa.data.problems import BadLine, BadRowError, shown
+from absa.data.registry import Format, check_columns, format_named, recognise
+from absa.data.rows import RawSample, build_sample, read_uid
+from absa.data.source import Source, checked_source
+from schemas.sample import Sample
+
+
+def detect_format(path: Path | str) -> str:
+    """Return the name of a file's format, recognised by its content.
+
+    Raises:
+        DataError: There is no such file, it is a directory, or no format fits.
+    """
+    return recognise(checked_source(path)).name
+
+
+def read_samples(
+    path: Path | str, format: str | None = None, columns: Mapping[str, str] | None = None
+) -> Iterator[Sample | BadLine]:
+    """Yield the samples of a data file, and a `BadLine` in the place of each that cannot be used.
+
+    Reads as it goes: of what was read only the uids are kept.
+
+    Args:
+        path: The file; may be gzip-compressed; UTF-8, or UTF-16 with a byte order mark.
+        format: Name of the format; recognised by content if None.
+        columns: For CSV and JSONL, which column holds which field: {"text": "review"}.
+
+    Raises:
+        DataError: The file cannot be used at all. Raised by the call itself where that is known
+            before the first row (no file, no format, no such field), else while reading.
+    """
+    return open_samples(path, format, columns)[1]
+
+
+def open_samples(
+    path: Path | str, format: str | None, columns: Mapping[str, str] | None
+) -> tuple[Format, Iterator[Sample | BadLine]]:
+    """Return the format of a file along with its samples."""
+    source = checked_source(path, columns)
+    known = recognise(source) if format is None else format_named(format, source)
+    check_columns(source, known)
+    source.cut_short = None  # a break met in the head is met again, with its line number
+    return known, _samples(source, known)
+
+
+def _samples(source: Source, known: Format) -> Iterator[Sample | BadLine]:
+    first_lines: dict[str, int] = {}
+    made_up = _UidMaker(source.stem)
+    for row in known.read(source):
+        if isinstance(row, BadLine):
+            yield row
+            continue
+        try:
+            uid = read_uid(row.uid) or made_up.uid(row.line)
+            sample = build_sample(row, uid)
+            _require_new(uid, row, first_lines)
+        except BadRowError as bad:
+            yield source.bad(row.line, bad.reason, bad.remedy, row.excerpt)
+            continue
+        yield sample
+    if source.cut_short is not None:
+        yield source.cut_short
+
+
+class _UidMaker:
+    """Names rows that have no uid by file and line: the same name whenever the file is read."""
+
+    def __init__(self, stem: str) -> None:
+        self._stem = stem
+        self._line = 0
+        self._on_line = 0
+
+    def uid(self, line: int) -> str:
+        self._on_line = self._on_line + 1 if line == self._line else 1
+        self._line = line
+        which = f".{self._on_line}" if self._on_line > 1 else ""  # XML may stand on one line
+        return f"{self._stem}-{line:05d}{which}"
+
+
+def _require_new(uid: str, row: RawSample, first_lines: dict[str, int]) -> None:
+    if uid in first_lines:
+        raise BadRowError(
+            f"uid {shown(uid)} was already used on line {first_lines[uid]}.",
+            "Give each row its own uid.",
+        )
+    first_lines[uid] = row.line

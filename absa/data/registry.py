@@ -1,0 +1,105 @@
+"""The formats that are understood, in the order in which a file is tried against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from absa.data.formats import (
+    acos,
+    asqp,
+    aste,
+    jsonl,
+    mabsa,
+    nikl,
+    semeval2014,
+    semeval2016,
+    table,
+)
+from absa.data.problems import BadLine, DataError
+from absa.data.rows import RawSample
+from absa.data.source import Source
+
+
+class Format(NamedTuple):
+    """One format: its name, what people call it, and its two functions."""
+
+    name: str
+    title: str
+    looks_like: Callable[[str, Source], bool]
+    read: Callable[[Source], Iterator[RawSample | BadLine]]
+
+
+FORMATS = (
+    Format("semeval2016", "SemEval-2015/2016 XML", semeval2016.looks_like, semeval2016.read),
+    Format("semeval2014", "SemEval-2014 XML", semeval2014.looks_like, semeval2014.read),
+    Format("nikl", "NIKL JSONL", nikl.looks_like, nikl.read),
+    Format("jsonl", "JSONL", jsonl.looks_like, jsonl.read),
+    Format("aste", "ASTE-Data-V2 text", aste.looks_like, aste.read),
+    Format("asqp", "ASQP text", asqp.looks_like, asqp.read),
+    Format("mabsa", "M-ABSA text", mabsa.looks_like, mabsa.read),
+    Format("acos", "ACOS TSV", acos.looks_like, acos.read),
+    Format("csv", "CSV or TSV with a header", table.looks_like, table.read),
+)
+ALIASES = {"tsv": "csv", "semeval2015": "semeval2016", "m-absa": "mabsa", "aste-data-v2": "aste"}
+# Only these name their fields, so only these can be told which column is which.
+MAPPABLE = {
+    "jsonl": jsonl.ROW_KEYS,
+    "csv": frozenset(table.COLUMN_NAMES),
+}
+
+
+def format_named(name: str, source: Source) -> Format:
+    """Return the format a user asked for."""
+    wanted = name.strip().lower()
+    wanted = ALIASES.get(wanted, wanted)
+    for known in FORMATS:
+        if known.name == wanted:
+            return known
+    names = ", ".join(known.name for known in FORMATS)
+    raise DataError(source.path, f"there is no format {name!r}.", f"There are: {names}.")
+
+
+def recognise(source: Source) -> Format:
+    """Return the format of a file by its content, or raise `DataError`."""
+    head = source.head()
+    if not head.strip():
+        reason = source.cut_short.reason if source.cut_short else "the file is empty."
+        raise DataError(source.path, reason)
+    if "\x00" in head:
+        raise DataError(
+            source.path,
+            "this is not text, or UTF-16 without a byte order mark.",
+            "Save the data as UTF-8 text.",
+        )
+    for known in FORMATS:
+        if known.looks_like(head, source):
+            return known
+    if head.lstrip().startswith("["):
+        raise DataError(
+            source.path, "this is one JSON list.", "Write one JSON object per line instead (JSONL)."
+        )
+    titles = ", ".join(known.title for known in FORMATS)
+    raise DataError(
+        source.path,
+        f"the format is not recognised; there are: {titles}.",
+        "Name the format, or write one JSON object per line.",
+    )
+
+
+def check_columns(source: Source, known: Format) -> None:
+    """Raise `DataError` if the column mapping does not fit the format."""
+    if not source.columns:
+        return
+    fields = MAPPABLE.get(known.name)
+    if fields is None:
+        raise DataError(
+            source.path, f"{known.title} has no named columns.", "Leave the column mapping out."
+        )
+    for field in source.columns:
+        if field not in fields:
+            raise DataError(
+                source.path,
+                f"{field!r} in the column mapping is no field.",
+                f"Fields are: {', '.join(sorted(fields))}.",
+            )

@@ -1,0 +1,72 @@
+"""The word lists of a language, read once from ``resources/lexicons/<lang>.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from nodes.assets import data_dir
+
+Phrase = tuple[tuple[str, ...], float]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Opinion words with scores in [-1, 1], aspect words with percentages, function words."""
+
+    opinions: Mapping[str, float]
+    #: Word sequences by their first word, longest first.
+    phrases: Mapping[str, tuple[Phrase, ...]]
+    #: Words whose score depends on the noun they speak of: word -> noun -> score.
+    context: Mapping[str, Mapping[str, float]]
+    #: How often (0..1) a word, where it occurs, is part of an aspect term.
+    aspect_words: Mapping[str, float]
+    emotions: Mapping[str, float]
+    negators: frozenset[str]
+    contrast: frozenset[str]
+    additive: frozenset[str]
+    function_words: frozenset[str]
+    intensifiers: Mapping[str, float]
+    irony: tuple[str, ...]
+    synonyms: tuple[frozenset[str], ...]
+    overall: tuple[str, ...]
+
+
+def _phrases(raw: Mapping[str, float]) -> dict[str, tuple[Phrase, ...]]:
+    by_first: dict[str, list[Phrase]] = {}
+    for phrase, score in raw.items():
+        words = tuple(phrase.split())
+        by_first.setdefault(words[0], []).append((words, score))
+    return {
+        first: tuple(sorted(group, key=lambda item: (-len(item[0]), item[0])))
+        for first, group in by_first.items()
+    }
+
+
+def parse(raw: Mapping[str, Any]) -> Lexicon:
+    """Build a lexicon from the decoded JSON file."""
+    return Lexicon(
+        opinions=raw["opinions"],
+        phrases=_phrases(raw["phrases"]),
+        context=raw["context"],
+        aspect_words={word: share / 100 for word, share in raw["aspect_words"].items()},
+        emotions=raw["emotions"],
+        negators=frozenset(raw["negators"]),
+        contrast=frozenset(raw["contrast"]),
+        additive=frozenset(raw["additive"]),
+        function_words=frozenset(raw["function_words"]),
+        intensifiers=raw["intensifiers"],
+        irony=tuple(raw["irony"]),
+        synonyms=tuple(frozenset(group) for group in raw["synonyms"]),
+        overall=tuple(raw["overall"]),
+    )
+
+
+@cache
+def lexicon(lang: str) -> Lexicon:
+    """The lexicon of ``ko`` or ``en``."""
+    path = data_dir("resources") / "lexicons" / f"{lang}.json"
+    return parse(json.loads(path.read_text(encoding="utf-8")))

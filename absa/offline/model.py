@@ -1,0 +1,118 @@
+"""What the analyser knows about one text: tokens, clauses, opinions, aspects, readings.
+
+An :class:`Analysis` is the seam of the package. It is computed once per text, is never changed
+afterwards, and every role reads it through its own lens. A better analyser (a trained tagger, say)
+has to produce the same value and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+POSITIVE = "positive"
+NEGATIVE = "negative"
+NEUTRAL = "neutral"
+MIXED = "mixed"
+
+#: How a clause is joined to the one before it.
+SENTENCE = "sentence"
+CONTRAST = "contrast"
+ADDITIVE = "additive"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word or a morpheme: its dictionary form, its tag and its place in the text.
+
+    Tags are Kiwi's for Korean text; English text knows ``W`` (word), ``NUM``, ``NEG`` (n't),
+    ``EMO`` (emoticon or emoji) and ``P`` (punctuation).
+    """
+
+    form: str
+    lemma: str
+    tag: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A run of tokens ``[first, last)`` that makes one statement."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+    link: str
+    sentence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """An expression of opinion; ``score`` is in [-1, 1] with negation already applied."""
+
+    term: str
+    start: int
+    end: int
+    first: int
+    last: int
+    clause: int
+    score: float
+    negated: bool = False
+    attributive: bool = False
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """A noun phrase that may be a target of opinion; ``termness`` is how often such words are."""
+
+    term: str
+    start: int
+    end: int
+    first: int
+    last: int
+    clause: int
+    termness: float
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the text says about one aspect, seen through one lens."""
+
+    polarity: str
+    score: float
+    confidence: float
+    evidence_start: int
+    evidence_end: int
+    opinion: Opinion | None = None
+    support: tuple[Opinion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An aspect the analyser stands for, with its readings by lens and how sure it is of it."""
+
+    aspect: Aspect
+    confidence: float
+    clause_reading: Reading
+    nearest_reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Everything known about a text. Shared between roles and threads, hence immutable."""
+
+    text: str
+    lang: str
+    tokens: tuple[Token, ...] = ()
+    clauses: tuple[Clause, ...] = ()
+    negators: tuple[int, ...] = ()
+    opinions: tuple[Opinion, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    #: Plausible aspects below the bar of the first stage: what a second look may add.
+    reserve: tuple[Finding, ...] = ()
+    #: What the text says as a whole, where no aspect is named.
+    overall: Reading | None = None
+    used_negators: frozenset[int] = field(default_factory=frozenset)

@@ -1,0 +1,88 @@
+"""Korean morphemes with offsets, from Kiwi, for any string whatsoever."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from absa.offline.english import EMOTION_RE
+from absa.offline.model import Token
+
+#: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
+_PIECE = 160
+
+_BREAK = re.compile(r"(?<=[.!?\n])\s+|\n+")
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufff0-\uffff]")
+
+
+@cache
+def _own_kiwi() -> Any:
+    from kiwipiepy import Kiwi
+
+    return Kiwi()
+
+
+def _kiwi() -> Any:
+    try:
+        from nodes.language import kiwi
+    except ImportError:
+        return _own_kiwi()
+    return kiwi()
+
+
+def hangul_share(text: str) -> float:
+    """Share of Hangul among the letters of a text (of its first 2,000 characters)."""
+    letters = [char for char in text[:2000] if char.isalpha()]
+    if not letters:
+        return 0.0
+    return sum("가" <= char <= "힣" or "ㄱ" <= char <= "ㅣ" for char in letters) / len(letters)
+
+
+def _pieces(text: str) -> list[tuple[int, int]]:
+    """Cut a text at sentence ends, and long sentences at spaces, into pieces Kiwi likes."""
+    pieces: list[tuple[int, int]] = []
+    start = 0
+    cuts = [match.end() for match in _BREAK.finditer(text)] + [len(text)]
+    for cut in cuts:
+        while cut - start > _PIECE:
+            space = text.rfind(" ", start + _PIECE // 2, start + _PIECE)
+            end = space + 1 if space > 0 else start + _PIECE
+            pieces.append((start, end))
+            start = end
+        if cut > start:
+            pieces.append((start, cut))
+            start = cut
+    return pieces
+
+
+def tokenize(text: str) -> list[Token]:
+    """Split Korean text into morphemes; emoticons and emoji get the tag ``EMO``."""
+    # Same length, so offsets hold: what Kiwi cannot take becomes a space.
+    safe = _UNSAFE.sub(" ", text)
+    emotions = {match.start(): match.end() for match in EMOTION_RE.finditer(safe)}
+    if emotions:
+        safe = EMOTION_RE.sub(lambda match: " " * len(match.group()), safe)
+    kiwi = _kiwi()
+    tokens = [
+        Token(text[start:end], text[start:end], "EMO", start, end)
+        for start, end in emotions.items()
+    ]
+    for offset, end in _pieces(safe):
+        piece = safe[offset:end]
+        if not piece.strip():
+            continue
+        for morpheme in kiwi.tokenize(piece):
+            start = offset + morpheme.start
+            tokens.append(
+                Token(
+                    morpheme.form,
+                    morpheme.lemma,
+                    str(morpheme.tag).split("-")[0],
+                    start,
+                    start + morpheme.len,
+                )
+            )
+    if emotions:
+        tokens.sort(key=lambda token: token.start)
+    return tokens

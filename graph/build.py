@@ -1,0 +1,186 @@
+"""The debate graph: fixed for given settings, or switchable per run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import RetryPolicy
+
+from graph import routing
+from graph.gate import build_gate
+from graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
+from nodes.adopt import adopt
+from nodes.agent import Agent
+from nodes.apply_reviews import apply_reviews
+from nodes.ate import ate
+from nodes.ate_review import ate_review
+from nodes.atsa import atsa
+from nodes.atsa_review import atsa_review
+from nodes.finalize import finalize
+from nodes.intake import intake
+from nodes.judge import judge
+from nodes.moderator import moderator
+from nodes.review_context import review_context
+from nodes.speaker import speaker
+from nodes.stage1 import stage1
+from nodes.validator import validator
+from nodes.validator_review import validator_review
+from schemas.backend import Backend
+from schemas.context import RunContext
+from schemas.errors import BackendError
+from schemas.settings import PipelineSettings
+from schemas.state import InputState, OutputState, State
+
+# The loops (rounds, aspects at the gate) are bounded by their own routers. LangGraph's default
+# limit would end a long review with an error that says nothing about it.
+RECURSION_LIMIT = 1_000_000
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+Router = Callable[[PipelineSettings], routing.Next]
+
+
+def build(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
+    """The graph of these settings: what is switched off is not in it."""
+    return _Wiring(pipeline, backend, switchable=False).compile(name)
+
+
+def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
+    """All parts behind conditional edges that read the run's context; what Studio offers."""
+    return _Wiring(pipeline, backend, switchable=True).compile(name)
+
+
+def _is_retryable(error: Exception) -> bool:
+    return isinstance(error, BackendError) and error.retryable
+
+
+class _Wiring:
+    """Adds nodes and edges; only this class knows whether edges are fixed or conditional."""
+
+    def __init__(self, pipeline: PipelineSettings, backend: Backend, *, switchable: bool) -> None:
+        self._pipeline = pipeline
+        self._backend = backend
+        self._switchable = switchable
+        self._settings = SettingsInForce(pipeline, switchable=switchable)
+        self._graph: StateGraph[Any, Any, Any, Any] = StateGraph(
+            State,
+            context_schema=RunContext if switchable else None,
+            input_schema=InputState,
+            output_schema=OutputState,
+        )
+
+    def compile(self, name: str) -> Graph:
+        everything = self._switchable
+        p = self._pipeline
+        self._graph.add_node("intake", RuleStep(self._checked(intake)))
+        self._stage1(everything or p.enable_validator)
+        if everything or p.enable_debate:
+            self._debate()
+        if everything or p.enable_stage2:
+            self._stage2(
+                with_validator=everything or p.enable_validator,
+                with_gate=everything or "override_gate" in routing.after_apply(p),
+            )
+        if everything or p.enable_moderator:
+            self._rule(moderator, with_settings=True)
+            self._graph.add_edge("moderator", "finalize")
+        self._rule(finalize, with_settings=True)
+        self._graph.add_edge(START, "intake")
+        self._graph.add_edge("finalize", END)
+        compiled = self._graph.compile(name=name)
+        return compiled.with_config(recursion_limit=RECURSION_LIMIT)
+
+    def _stage1(self, with_validator: bool) -> None:
+        agents: list[Agent[Any]] = [ate, atsa, *([validator] if with_validator else [])]
+        for agent in agents:
+            self._agent(agent)
+            self._graph.add_edge(agent.name, "stage1")
+        self._route("intake", routing.after_intake, [a.name for a in agents])
+        self._rule(stage1)
+        self._route(
+            "stage1",
+            routing.after_stage1,
+            [self._pipeline.debate.order[0], *routing.REVIEWERS, "moderator", "finalize"],
+        )
+
+    def _debate(self) -> None:
+        order = self._pipeline.debate.order
+        for name in order:
+            self._agent(speaker(name))
+        for one, other in zip(order, order[1:], strict=False):
+            self._graph.add_edge(one, other)
+        if self._switchable or self._pipeline.debate.rounds > 1:
+            # Rounds are a loop in the graph, not copies of its nodes.
+            self._choose(order[-1], routing.next_round, (order[0], "judge"))
+        else:
+            self._graph.add_edge(order[-1], "judge")
+        self._agent(judge)
+        self._graph.add_edge("judge", "review_context")
+        self._rule(review_context, with_settings=True)
+        self._route(
+            "review_context",
+            routing.after_debate,
+            [*routing.REVIEWERS, "moderator", "finalize"],
+        )
+
+    def _stage2(self, *, with_validator: bool, with_gate: bool) -> None:
+        for agent in (ate_review, atsa_review):
+            self._agent(agent)
+            self._route(agent.name, routing.after_reviewers, ["validator_review", "apply_reviews"])
+        if with_validator:
+            self._agent(validator_review)
+            self._graph.add_edge("validator_review", "apply_reviews")
+        self._rule(apply_reviews)
+        self._route("apply_reviews", routing.after_apply, ["override_gate", "adopt"])
+        if with_gate:
+            with_drop = self._switchable or self._pipeline.debate_override.allow_drop
+            self._graph.add_node("override_gate", build_gate(self._settings, with_drop=with_drop))
+            self._graph.add_edge("override_gate", "adopt")
+        self._rule(adopt, with_settings=True)
+        self._route("adopt", routing.before_output, ["moderator", "finalize"])
+
+    def _agent(self, agent: Agent[Any]) -> None:
+        self._graph.add_node(
+            agent.name,
+            AgentStep(agent, self._backend, self._settings),
+            retry_policy=RetryPolicy(retry_on=_is_retryable),
+        )
+
+    def _checked(self, rule: Callable[[State], Any]) -> Callable[[State], Any]:
+        def first(state: State) -> Any:
+            self._settings.check_context()
+            return rule(state)
+
+        return first
+
+    def _rule(self, rule: Callable[..., Any], *, with_settings: bool = False) -> None:
+        self._graph.add_node(
+            rule.__name__, RuleStep(rule, self._settings if with_settings else None)
+        )
+
+    def _route(self, source: str, router: Router, targets: Iterable[str]) -> None:
+        """Edges that the settings choose: drawn once, or chosen in every run."""
+        if not self._switchable:
+            for target in router(self._pipeline):
+                self._graph.add_edge(source, target)
+            return
+        self._choose(source, lambda state, p: list(router(p)), targets)
+
+    def _choose(
+        self, source: str, router: Callable[[State, PipelineSettings], Any], targets: Iterable[str]
+    ) -> None:
+        """An edge that is chosen in every run."""
+        paths: dict[Any, str] = {target: target for target in targets}
+        settings = self._settings
+
+        def by_context(state: State, runtime: Runtime[RunContext]) -> Any:
+            return router(state, settings.under(runtime.context))
+
+        def as_built(state: State) -> Any:
+            return router(state, settings())
+
+        step = by_context if settings.switchable else RouteStep(as_built)
+        self._graph.add_conditional_edges(source, step, paths)

@@ -1,0 +1,79 @@
+"""Which node comes next. Routers are pure: of the settings, or of a field of the state.
+
+The toggles are read here and nowhere else. A graph that is built for fixed settings calls these
+functions once, and its drawing has only the edges they name; the switchable graph calls them in
+every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.settings import PipelineSettings
+from schemas.state import State
+
+REVIEWERS = ("ate_review", "atsa_review")
+SKIPS = (
+    "max_one_override_per_sample",
+    "neutral_only",
+    "no_evidence_span",
+    "evidence_span_not_in_text",
+    "evidence_span_missing_trigger",
+    "low_signal",
+    "action_ambiguity",
+    "l3_conservative",
+    "implicit_soft_only",
+    "already_confident",
+)
+OVERRIDES = ("add", "flip", "drop")
+GATE_DONE = "done"
+
+Next = Sequence[str]
+
+
+def after_intake(p: PipelineSettings) -> Next:
+    """Stage 1 in parallel."""
+    return ("ate", "atsa", "validator") if p.enable_validator else ("ate", "atsa")
+
+
+def after_stage1(p: PipelineSettings) -> Next:
+    """Into the debate, if there is one."""
+    return (p.debate.order[0],) if p.enable_debate else after_debate(p)
+
+
+def after_debate(p: PipelineSettings) -> Next:
+    """To the reviewers, in parallel."""
+    return REVIEWERS if p.enable_stage2 else before_output(p)
+
+
+def after_reviewers(p: PipelineSettings) -> Next:
+    """The Validator looks again, if it looked at all."""
+    return ("validator_review",) if p.enable_validator else ("apply_reviews",)
+
+
+def after_apply(p: PipelineSettings) -> Next:
+    """Through the gate, if there was a debate that may override."""
+    gated = p.enable_debate and p.enable_debate_override
+    return ("override_gate",) if gated else ("adopt",)
+
+
+def before_output(p: PipelineSettings) -> Next:
+    """The Moderator has the last word, or nobody."""
+    return ("moderator",) if p.enable_moderator else ("finalize",)
+
+
+def next_round(state: State, p: PipelineSettings) -> str:
+    """After the last speaker of a round: another round, or the judge."""
+    held = len(state["turns"]) // len(p.debate.order)
+    return p.debate.order[0] if held < p.debate.rounds else "judge"
+
+
+def after_verdict(state: State) -> str:
+    """Each verdict of the gate has an edge of its own."""
+    pending = state["gate_pending"]
+    return pending.verdict if pending else GATE_DONE
+
+
+def verdict_node(verdict: str) -> str:
+    """The node that a verdict leads to."""
+    return f"apply_{verdict}" if verdict in OVERRIDES else f"skip_{verdict}"

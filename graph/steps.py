@@ -1,0 +1,139 @@
+"""Nodes as LangGraph runs them: with the settings in force, in both worlds, sync and async.
+
+A plain function given to LangGraph would be sent to a thread in every async run; these run in
+the loop, since rules take microseconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, cast, get_type_hints
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.runtime import get_runtime
+from pydantic import TypeAdapter
+
+from nodes.agent import Agent
+from schemas.backend import Backend
+from schemas.context import RunContext
+from schemas.errors import InputError
+from schemas.settings import PipelineSettings
+from schemas.state import State
+
+_ADAPTERS = {key: TypeAdapter(hint) for key, hint in get_type_hints(State).items()}
+
+
+class SettingsInForce:
+    """The settings a graph was built with or, in a switchable one, those the run's context asks for."""
+
+    def __init__(self, pipeline: PipelineSettings, *, switchable: bool) -> None:
+        """Take the settings as built."""
+        self.switchable = switchable
+        self._pipeline = pipeline
+        self._applied = lru_cache(maxsize=256)(lambda context: context.applied_to(pipeline))
+
+    def __call__(self) -> PipelineSettings:
+        """The settings of the run that is going on."""
+        if not self.switchable:
+            return self._pipeline
+        return self.under(get_runtime(RunContext).context)
+
+    def under(self, context: RunContext | None) -> PipelineSettings:
+        """The settings under a context."""
+        return self._applied(context) if context else self._pipeline
+
+    def check_context(self) -> None:
+        """Refuse a context that a graph of fixed settings would ignore."""
+        if not self.switchable and get_runtime().context:
+            raise InputError(
+                "this graph was built for fixed settings and takes no context: "
+                "change the settings and build it again, or use the switchable graph"
+            )
+
+
+def typed(state: Mapping[str, Any]) -> State:
+    """The state with its models as models: an edit from outside (Studio) arrives as plain JSON."""
+    return cast(
+        State,
+        {
+            key: _ADAPTERS[key].validate_python(value)
+            if isinstance(value, dict | list) and key in _ADAPTERS
+            else value
+            for key, value in state.items()
+        },
+    )
+
+
+class RuleStep(Runnable[State, Any]):
+    """A rule: a pure function of the state and the settings."""
+
+    def __init__(self, rule: Callable[..., Any], settings: SettingsInForce | None = None) -> None:
+        """Wrap `rule(state)`, or `rule(state, pipeline)` where settings are given."""
+        self.name = rule.__name__
+        self._rule = rule
+        self._settings = settings
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the rule."""
+        state = typed(input)
+        return self._rule(state, self._settings()) if self._settings else self._rule(state)
+
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Run the rule in the loop: it does no I/O."""
+        return self.invoke(input)
+
+
+class RouteStep(Runnable[State, Any]):
+    """A router: reads fields, names the next node or nodes."""
+
+    def __init__(self, router: Callable[[State], Any]) -> None:
+        """Wrap `router(state)`."""
+        self.name = getattr(router, "__name__", "route")
+        self._router = router
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Choose."""
+        return self._router(typed(input))
+
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Choose in the loop."""
+        return self.invoke(input)
+
+
+class AgentStep(Runnable[State, Any]):
+    """An agent: one question to the backend."""
+
+    def __init__(self, agent: Agent[Any], backend: Backend, settings: SettingsInForce) -> None:
+        """Let `backend` answer for `agent`."""
+        self.name = agent.name
+        self._agent = agent
+        self._backend = backend
+        self._settings = settings
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Ask and wait."""
+        state = typed(input)
+        question = self._agent.question(state, self._settings())
+        start = time.perf_counter()
+        reply = self._backend.ask(question)
+        return self._agent.take(state, question, reply, _ms_since(start))
+
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Ask and let others go on."""
+        state = typed(input)
+        question = self._agent.question(state, self._settings())
+        start = time.perf_counter()
+        reply = await self._backend.aask(question)
+        return self._agent.take(state, question, reply, _ms_since(start))
+
+
+def _ms_since(start: float) -> float:
+    return (time.perf_counter() - start) * 1000

@@ -1,0 +1,256 @@
+"""`adopt`: does Stage 2 replace Stage 1?
+
+| # | condition                                                                | outcome           |
+|---|--------------------------------------------------------------------------|-------------------|
+| 1 | no tuple left, or nothing changed                                         | not adopted       |
+| 2 | the debate's tuples differ, or an aspect gained a second polarity         | `conflict_blocked`|
+| 3 | the Validator saw risks and fewer remain                                  | `risk_resolved`   |
+| 4 | the judge's patch edits something, or an override was applied             | `debate_action`   |
+| 5 | Stage 1 had no grounded explicit sentiment, now there is one              | `grounding_improved` |
+| 6 | otherwise                                                                 | `review_applied`  |
+
+3 to 6 are candidates: adopted if their evidence value reaches `ev_threshold`. The value is the
+weighted mean of the components that this graph can have at all; with fixed weights an ablation
+without debate could never reach the threshold, and would measure the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodes.board import Board, Tuples, tuples
+from nodes.language import Language, language
+from nodes.override_gate import hinted_aspects
+from nodes.polarity import read
+from nodes.review_context import known_edits
+from nodes.text import grounded
+from nodes.thresholds import reaches
+from schemas.answers import JudgeAnswer
+from schemas.records import Adoption, AspectRecord, GateRecord, Hint, ReviewContext, StageResult
+from schemas.settings import OverrideSettings, PipelineSettings
+from schemas.state import AdoptUpdate, State
+
+# Why a debate whose tuples are not the final ones may have been overruled (integrity check S3).
+EV_REASONS = {
+    "ev_below_threshold": "low_ev",
+    "low_signal": "low_ev",
+    "max_one_override_per_sample": "low_ev",
+    "l3_conservative": "conflict",
+    "conflict_blocked": "conflict",
+    "action_ambiguity": "conflict",
+    "implicit_soft_only": "conflict",
+    "no_evidence_span": "no_evidence",
+    "evidence_span_not_in_text": "no_evidence",
+    "evidence_span_missing_trigger": "no_evidence",
+    "contradictory_memory": "memory_contradiction",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the decision rests on."""
+
+    text: str
+    lang: Language
+    stage1: StageResult
+    patched: StageResult
+    summary: JudgeAnswer | None
+    context: ReviewContext | None
+    gate_log: Sequence[GateRecord]
+    risks_before: int
+    risks_after: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """An aspect that differs between the stages; `before` are its forms in Stage 1."""
+
+    key: str
+    before: tuple[AspectRecord, ...]
+    after: AspectRecord | None
+
+    @property
+    def polarities(self) -> frozenset[str]:
+        """Its polarities after the change."""
+        return self.after.polarities if self.after else frozenset()
+
+    @property
+    def polarity_changed(self) -> bool:
+        """Whether its set of polarities differs."""
+        if not self.before:
+            return bool(self.polarities)
+        return any(old.polarities != self.polarities for old in self.before)
+
+    @property
+    def span_changed(self) -> bool:
+        """Whether its place differs, where it has a tuple in both stages."""
+        return any(
+            old.sentiments and self.polarities and self.after and old.span != self.after.span
+            for old in self.before
+        )
+
+    @property
+    def gained_second_polarity(self) -> bool:
+        """It has two polarities now where Stage 1 had at most one."""
+        return len(self.polarities) > 1 and all(len(a.polarities) <= 1 for a in self.before)
+
+
+def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
+    """Decide whether the patched result is taken."""
+    assert state["patched_result"] is not None
+    after = state["stage2_validation"]
+    evidence = Evidence(
+        text=state["text"],
+        lang=language(state["lang"]),
+        stage1=state["stage1_result"],
+        patched=state["patched_result"],
+        summary=state["judge_answer"],
+        context=state["debate_hints"],
+        gate_log=state["gate_log"],
+        risks_before=len(state["stage1_validation"].structural_risks),
+        risks_after=len(after.structural_risks) if after else 0,
+    )
+    return {"adoption": decide(evidence, pipeline.debate_override)}
+
+
+def decide(e: Evidence, settings: OverrideSettings) -> Adoption:
+    """The table above."""
+    changed = changes(e)
+    if not tuples(e.patched, e.lang):
+        return Adoption(decision="not_adopted", reason="low_signal")
+    if not changed:
+        skipped = first_skip(e.gate_log)
+        reason = skipped if skipped in EV_REASONS else "low_signal"
+        return Adoption(decision="not_adopted", reason=str(reason))
+    if debate_differs(e) or any(c.gained_second_polarity for c in changed):
+        return Adoption(decision="not_adopted", reason="conflict_blocked")
+    reason = candidate_reason(e)
+    components = ev_components(e, changed)
+    score = weighted_mean(components, dict(settings.ev_weights))
+    adopted = reaches(score, settings.ev_threshold)
+    return Adoption(
+        decision="adopted" if adopted else "not_adopted",
+        reason=reason if adopted else "ev_below_threshold",
+        ev_score=score,
+        ev_components=components,
+    )
+
+
+def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
+    """The reason of the first aspect that the gate skipped, other than for having had its one."""
+    return next(
+        (
+            r.verdict
+            for r in gate_log
+            if not r.applied and r.verdict != "max_one_override_per_sample"
+        ),
+        None,
+    )
+
+
+def changes(e: Evidence) -> list[Change]:
+    """The aspects that differ: in their polarities or, with a tuple in both stages, in their span.
+
+    An aspect whose span was revised is one and the same under its new term.
+    """
+    board = Board(e.patched, e.text, e.lang)
+    before: dict[str, list[AspectRecord]] = {}
+    for aspect in e.stage1.aspects:
+        before.setdefault(board.resolve(aspect.term), []).append(aspect)
+    keys = dict.fromkeys([*before, *board.aspects])
+    all_of_them = [Change(k, tuple(before.get(k, ())), board.aspects.get(k)) for k in keys]
+    return [c for c in all_of_them if c.polarity_changed or c.span_changed]
+
+
+def debate_tuples(e: Evidence) -> Tuples:
+    """The valid tuples that the judge gave, under the names the aspects have now."""
+    if e.summary is None:
+        return frozenset()
+    board = Board(e.patched, e.text, e.lang)
+    said = [(board.resolve(t.aspect_term), read(t.polarity).value) for t in e.summary.final_tuples]
+    return frozenset((key, polarity) for key, polarity in said if key and polarity)
+
+
+def debate_differs(e: Evidence) -> bool:
+    """The debate gave tuples, and they are not the patched ones."""
+    said = debate_tuples(e)
+    return bool(said) and said != tuples(e.patched, e.lang)
+
+
+def candidate_reason(e: Evidence) -> str:
+    """Conditions 3 to 6."""
+    if e.risks_after < e.risks_before:
+        return "risk_resolved"
+    patch = known_edits(e.summary.final_patch) if e.summary else []
+    if any(edit.op != "confirm_tuple" for edit in patch) or any(r.applied for r in e.gate_log):
+        return "debate_action"
+    if has_grounded_explicit(e.patched, e.text) and not has_grounded_explicit(e.stage1, e.text):
+        return "grounding_improved"
+    return "review_applied"
+
+
+def has_grounded_explicit(result: StageResult, text: str) -> bool:
+    """Whether any sentiment is explicit and has its evidence in the text."""
+    return any(
+        grounded(text, s.evidence) and not a.is_implicit(s)
+        for a in result.aspects
+        for s in a.sentiments
+    )
+
+
+def ev_components(e: Evidence, changed: Sequence[Change]) -> dict[str, float]:
+    """The components of the evidence value that are available here."""
+    components: dict[str, float] = {}
+    moved = [c for c in changed if c.polarity_changed]
+    if e.context is not None and moved:
+        said = {
+            a.key: a.hints
+            for a in hinted_aspects(e.context, Board(e.patched, e.text, e.lang))
+        }
+        components["debate_support"] = _mean([support(c, said.get(c.key, ())) for c in moved])
+    if e.risks_before:
+        resolved = (e.risks_before - e.risks_after) / e.risks_before
+        components["validator_resolved"] = max(0.0, resolved)
+    components["grounding_improvement"] = _mean([float(is_grounded(c, e.text)) for c in changed])
+    anchored = sum(len(a.sentiments) for a in e.patched.aspects)
+    everything = anchored + len(e.patched.unanchored)
+    if everything:
+        components["alignment_improvement"] = anchored / everything
+    return components
+
+
+def support(change: Change, hints: Sequence[Hint]) -> float:
+    """The share of the hint weight that agrees with a change; 0 where nobody spoke of it."""
+    agreeing = disagreeing = 0.0
+    for hint in hints:
+        polarity = read(hint.polarity_hint).value if hint.polarity_hint else None
+        if not change.polarities and hint.op == "drop_tuple":
+            agreeing += hint.weight
+        elif polarity is not None and polarity in change.polarities:
+            agreeing += hint.weight
+        elif polarity is not None:
+            disagreeing += hint.weight
+    spoken = agreeing + disagreeing
+    return agreeing / spoken if spoken else 0.0
+
+
+def is_grounded(change: Change, text: str) -> bool:
+    """A change is grounded by evidence in the text; a removal by the lack of it."""
+    if change.after is not None and change.after.sentiments:
+        return any(grounded(text, s.evidence) for s in change.after.sentiments)
+    return any(
+        old.term not in text
+        or any(s.evidence and not grounded(text, s.evidence) for s in old.sentiments)
+        for old in change.before
+    )
+
+
+def weighted_mean(values: dict[str, float], weights: dict[str, float]) -> float:
+    """The mean of the given values by their weights; 0 where no weight is left."""
+    weight = sum(weights[name] for name in values)
+    return sum(weights[name] * value for name, value in values.items()) / weight if weight else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,135 @@
+"""What all agents have in common: a question is asked, an answer read, a record kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from nodes import assets
+from schemas.answers import Answer, read_answer
+from schemas.backend import Ask, Reply
+from schemas.errors import AnswerError, BackendError
+from schemas.records import CallRecord
+from schemas.settings import PipelineSettings
+from schemas.state import State
+
+A = TypeVar("A", bound=Answer)
+Update = dict[str, Any]
+
+
+def _first_turn(_: State) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Agent(Generic[A]):
+    """An agent: what it is asked for, what it sees, where its answer goes."""
+
+    name: str
+    answer: type[A]
+    sees: Callable[[State, PipelineSettings], Mapping[str, Any]]
+    update: Callable[[State, A], Update]
+    turn: Callable[[State], int] = _first_turn
+    prompt: str | None = None
+
+    def question(self, state: State, pipeline: PipelineSettings) -> Ask:
+        """The question for this state. The agent's prompt comes first and never changes."""
+        inputs = {
+            "text": state["text"],
+            "lang": state["lang"],
+            "domain": state["domain"],
+            "demos": state["demos"],
+            **self.sees(state, pipeline),
+        }
+        system, user = assets.prompt(self.prompt or self.name), render(inputs)
+        return Ask(
+            node=self.name,
+            turn=self.turn(state),
+            uid=state["uid"],
+            system=system,
+            user=user,
+            prompt_sha256=hashlib.sha256(f"{system}\0{user}".encode()).hexdigest(),
+            inputs=inputs,
+            answer=self.answer,
+        )
+
+    def take(self, state: State, question: Ask, reply: Reply, elapsed_ms: float) -> Update:
+        """The state's update from a reply; a reply that cannot be read is a failure on record."""
+        try:
+            answer, notes = read_answer(self.answer, reply.output)
+        except AnswerError as error:
+            raise BackendError(
+                f"{self.name}: {error}",
+                node=self.name,
+                turn=question.turn,
+                raw=json.dumps(reply.output, ensure_ascii=False, default=str),
+                attempts=reply.attempts,
+            ) from error
+        record = CallRecord(
+            node=self.name,
+            turn=question.turn,
+            seed=reply.seed,
+            backend=reply.backend,
+            model=reply.model,
+            prompt_sha256=question.prompt_sha256,
+            output=dict(reply.output),
+            notes=(*reply.notes, *notes),
+            usage=reply.usage,
+            latency_ms=round(elapsed_ms if reply.latency_ms is None else reply.latency_ms, 3),
+            cached=reply.cached,
+            attempts=reply.attempts,
+        )
+        key = f"{self.name}#{question.turn}"
+        return {"calls": {key: record}, **self.update(state, answer)}
+
+
+def render(inputs: Mapping[str, Any]) -> str:
+    """The user message: one JSON object, so that nothing in a review can pass for an instruction.
+
+    JSON quotes the text whatever it holds; a delimiter made of words could be imitated.
+    """
+    given = {("review" if key == "text" else key): value for key, value in inputs.items() if value}
+    return json.dumps(given, ensure_ascii=False)
+
+
+def stage1_view(state: State) -> dict[str, Any]:
+    """Stage 1 as the debate sees it."""
+    shown = {"structural_risks", "correction_proposals"}
+    return {
+        **ate_view(state),
+        **atsa_view(state),
+        **state["stage1_validation"].model_dump(include=shown),
+    }
+
+
+def ate_view(state: State) -> dict[str, Any]:
+    """ATE's Stage 1 result."""
+    return {
+        "aspects": [a.model_dump(include={"term", "span"}) for a in state["stage1_result"].aspects]
+    }
+
+
+def atsa_view(state: State) -> dict[str, Any]:
+    """ATSA's Stage 1 result."""
+    result = state["stage1_result"]
+    return {
+        "sentiments": [
+            {
+                "aspect_term": aspect.term,
+                "polarity": s.polarity,
+                "evidence": s.evidence,
+                "confidence": s.confidence,
+                "is_implicit": aspect.is_implicit(s),
+                "is_backfilled": s.is_backfilled,
+            }
+            for aspect in result.aspects
+            for s in aspect.sentiments
+        ],
+        "unanchored": [
+            u.model_dump(include={"aspect_term", "polarity", "evidence", "confidence"})
+            for u in result.unanchored
+        ],
+    }

@@ -1,0 +1,255 @@
+"""`apply_reviews`: the Validator's proposals, ATE's and ATSA's reviews, on a copy of Stage 1.
+
+Applied in this order, one log entry each:
+
+| who         | action                    | effect                                                |
+|-------------|---------------------------|-------------------------------------------------------|
+| validator   | `FLIP_POLARITY`           | positive and negative swapped; a neutral stays        |
+|             | `DROP_ASPECT`             | aspect and sentiments removed                         |
+|             | `REVISE_SPAN`             | another place, and so another term                    |
+| ate_review  | `revise_span`, `drop`     | as above                                              |
+|             | `add`                     | a new aspect of the text, with its unanchored sentiments or a backfilled one |
+| atsa_review | `flip_polarity`           | to `revised_polarity`, else the opposite              |
+|             | `drop`                    | the sentiments only                                   |
+|             | `add`                     | to an aspect without a sentiment, or in place of a backfilled one |
+
+`keep` and `maintain` are no corrections. What would change nothing is not applied: an entry marked
+applied can be seen in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from nodes.board import DEFAULT_CONFIDENCE, Board, backfilled
+from nodes.language import language
+from nodes.polarity import OPPOSITE, PolarityCounter
+from nodes.text import locate, piece
+from schemas.answers import AspectReview, Proposal, SentimentReview, Span
+from schemas.records import Correction, Sentiment
+from schemas.state import ApplyUpdate, State
+
+NOT_CORRECTIONS = ("keep", "maintain")
+# Why an action was not applied.
+NO_CHANGE = "no_change"
+TARGET_NOT_FOUND = "target_not_found"
+NOT_IN_TEXT = "not_in_text"
+NEUTRAL_FLIP = "neutral_flip"
+SPAN_NOT_IN_TEXT = "span_not_in_text"
+INVALID_POLARITY = "invalid_polarity"
+HAS_SENTIMENT = "has_sentiment"
+UNKNOWN_ACTION = "unknown_action"
+
+# An action changes the board and returns the key it worked on, or returns why it could not.
+Outcome = tuple[str, None] | tuple[None, str]
+
+
+def apply_reviews(state: State) -> ApplyUpdate:
+    """Apply what Stage 2 said to a copy of Stage 1."""
+    board = Board(state["stage1_result"], state["text"], language(state["lang"]))
+    counter = PolarityCounter()
+    log: list[Correction] = []
+    for proposal in state["stage1_validation"].correction_proposals:
+        log.append(apply_proposal(board, proposal))
+    for review in state["ate_reviews"].aspect_review:
+        if review.action not in NOT_CORRECTIONS:
+            log.append(apply_aspect_review(board, review))
+    for opinion in state["atsa_reviews"].sentiment_review:
+        if opinion.action not in NOT_CORRECTIONS:
+            log.append(apply_sentiment_review(board, opinion, counter))
+    counts = {**state["counts"], "stage2": counter.counts()}
+    return {"patched_result": board.result(), "corrections": log, "counts": counts}
+
+
+def apply_proposal(board: Board, proposal: Proposal) -> Correction:
+    """One proposal of the Validator."""
+
+    def act(key: str) -> Outcome:
+        match proposal.proposal_type:
+            case "FLIP_POLARITY":
+                return _flip(board, key, None)
+            case "DROP_ASPECT":
+                return _drop_aspect(board, key)
+            case "REVISE_SPAN":
+                return _revise_span(board, key, proposal.revised_span)
+        return None, UNKNOWN_ACTION
+
+    return _logged(
+        board,
+        "validator",
+        proposal.proposal_type,
+        proposal.target_aspect,
+        proposal.rationale,
+        None,
+        act,
+    )
+
+
+def apply_aspect_review(board: Board, review: AspectReview) -> Correction:
+    """One review of ATE."""
+
+    def act(key: str) -> Outcome:
+        match review.action:
+            case "revise_span":
+                return _revise_span(board, key, review.revised_span)
+            case "drop":
+                return _drop_aspect(board, key)
+            case "add":
+                return _add_aspect(board, key, review)
+        return None, UNKNOWN_ACTION
+
+    return _logged(
+        board, "ate_review", review.action, review.term, review.reason, review.provenance, act
+    )
+
+
+def apply_sentiment_review(
+    board: Board, review: SentimentReview, counter: PolarityCounter
+) -> Correction:
+    """One review of ATSA."""
+    said = review.revised_polarity
+    polarity = counter.read(said) if said else None
+
+    def act(key: str) -> Outcome:
+        if said and polarity is None:
+            return None, INVALID_POLARITY
+        match review.action:
+            case "flip_polarity":
+                return _flip(board, key, polarity, review)
+            case "drop":
+                return _drop_sentiments(board, key)
+            case "add":
+                return _add_sentiment(board, key, polarity, review)
+        return None, UNKNOWN_ACTION
+
+    return _logged(
+        board,
+        "atsa_review",
+        review.action,
+        review.aspect_ref,
+        review.reason,
+        review.provenance,
+        act,
+    )
+
+
+def _logged(
+    board: Board,
+    source: str,
+    action: str,
+    target: str | None,
+    reason: str | None,
+    provenance: str | None,
+    act: Callable[[str], Outcome],
+) -> Correction:
+    """Run an action and write down what really changed."""
+    key = board.resolve(target)
+    before = board.snapshot(key)
+    new_key, refused = act(key)
+    after = board.snapshot(new_key) if new_key is not None else before
+    if refused is None and not _visible(before, after):
+        refused = NO_CHANGE
+    return Correction(
+        source=source,
+        proposal_type=action,
+        target_aspect=target,
+        applied=refused is None,
+        reason=reason if refused is None else refused,
+        before=before,
+        after=after,
+        provenance=provenance,
+    )
+
+
+def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> bool:
+    """Whether the two differ in a tuple, a span or a confidence."""
+
+    def face(snapshot: dict[str, Any] | None) -> Any:
+        if snapshot is None:
+            return None
+        sentiments = sorted((s["polarity"], s["confidence"]) for s in snapshot["sentiments"])
+        return snapshot["aspect_term"], snapshot["span"], sentiments
+
+    return bool(face(before) != face(after))
+
+
+def _flip(
+    board: Board, key: str, to: str | None, review: SentimentReview | None = None
+) -> Outcome:
+    """Flip the sentiments of an aspect; confidence and evidence stay unless the review gives them."""
+    aspect = board.aspects.get(key)
+    if aspect is None or not aspect.sentiments:
+        return None, TARGET_NOT_FOUND
+    targets = [to or OPPOSITE.get(s.polarity, s.polarity) for s in aspect.sentiments]
+    if all(new == s.polarity for new, s in zip(targets, aspect.sentiments, strict=True)):
+        return None, NO_CHANGE if to else NEUTRAL_FLIP
+    given: dict[str, Any] = {"is_backfilled": False}
+    if review is not None and review.confidence is not None:
+        given["confidence"] = review.confidence
+    if review is not None and review.evidence:
+        given["evidence"] = review.evidence
+    board.put(key, _flipped(aspect.sentiments, targets, given))
+    return key, None
+
+
+def _flipped(
+    sentiments: Iterable[Sentiment], targets: list[str], given: dict[str, Any]
+) -> list[Sentiment]:
+    return [
+        s if s.polarity == new else s.model_copy(update={**given, "polarity": new})
+        for s, new in zip(sentiments, targets, strict=True)
+    ]
+
+
+def _drop_aspect(board: Board, key: str) -> Outcome:
+    if key not in board.aspects:
+        return None, TARGET_NOT_FOUND
+    board.drop_aspect(key)
+    return key, None
+
+
+def _drop_sentiments(board: Board, key: str) -> Outcome:
+    if key not in board.aspects or not board.aspects[key].sentiments:
+        return None, TARGET_NOT_FOUND
+    board.put(key, ())
+    return key, None
+
+
+def _revise_span(board: Board, key: str, revised: Span | str | None) -> Outcome:
+    if key not in board.aspects:
+        return None, TARGET_NOT_FOUND
+    span = locate(board.text, revised) if isinstance(revised, str) else revised
+    term = piece(board.text, span) if span is not None else None
+    if span is None or not term or not board.lang.key(term):
+        return None, SPAN_NOT_IN_TEXT
+    return board.revise_span(key, span), None
+
+
+def _add_aspect(board: Board, key: str, review: AspectReview) -> Outcome:
+    if key in board.aspects:
+        return None, NO_CHANGE
+    term = board.lang.strip_particle(review.term or "")
+    if not board.lang.key(term) or term not in board.text:
+        return None, NOT_IN_TEXT
+    span = review.revised_span if isinstance(review.revised_span, Span) else None
+    new_key = board.add_aspect(term, span)
+    board.put(new_key, board.take_unanchored(new_key) or [backfilled()])
+    return new_key, None
+
+
+def _add_sentiment(
+    board: Board, key: str, polarity: str | None, review: SentimentReview
+) -> Outcome:
+    aspect = board.aspects.get(key)
+    if aspect is None:
+        return None, TARGET_NOT_FOUND
+    kept = [s for s in aspect.sentiments if not s.is_backfilled]
+    if aspect.sentiments and len(kept) == len(aspect.sentiments):
+        return None, HAS_SENTIMENT
+    if polarity is None:
+        return None, INVALID_POLARITY
+    confidence = DEFAULT_CONFIDENCE if review.confidence is None else review.confidence
+    added = Sentiment(polarity=polarity, confidence=confidence, evidence=review.evidence)
+    board.put(key, [*kept, added])
+    return key, None

@@ -1,0 +1,11 @@
+"""`ate`: aspect term extraction. Sees the text and nothing of the others."""
+
+from nodes.agent import Agent
+from schemas.answers import AteAnswer
+
+ate = Agent(
+    name="ate",
+    answer=AteAnswer,
+    sees=lambda state, pipeline: {},
+    update=lambda state, answer: {"ate_answer": answer},
+)

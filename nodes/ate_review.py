@@ -1,0 +1,26 @@
+"""`ate_review`: ATE's second look. Reviews only; where the debate spoke of an aspect, code says so."""
+
+from __future__ import annotations
+
+from nodes.agent import Agent, Update, ate_view
+from nodes.provenance import Provenance, hints_view, validation_view
+from schemas.answers import AteReviewAnswer
+from schemas.state import State
+
+
+def _update(state: State, answer: AteReviewAnswer) -> Update:
+    source = Provenance(state)
+    reviews = [source.written_into(review, review.term) for review in answer.aspect_review]
+    return {"ate_reviews": answer.model_copy(update={"aspect_review": reviews})}
+
+
+ate_review = Agent(
+    name="ate_review",
+    answer=AteReviewAnswer,
+    sees=lambda state, pipeline: {
+        "stage1_ate": ate_view(state),
+        "stage1_validator": validation_view(state),
+        "review_context": hints_view(state),
+    },
+    update=_update,
+)

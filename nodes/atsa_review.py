@@ -1,0 +1,26 @@
+"""`atsa_review`: ATSA's second look. Reviews only; where the debate spoke, code says so."""
+
+from __future__ import annotations
+
+from nodes.agent import Agent, Update, atsa_view
+from nodes.provenance import Provenance, hints_view, validation_view
+from schemas.answers import AtsaReviewAnswer
+from schemas.state import State
+
+
+def _update(state: State, answer: AtsaReviewAnswer) -> Update:
+    source = Provenance(state)
+    reviews = [source.written_into(review, review.aspect_ref) for review in answer.sentiment_review]
+    return {"atsa_reviews": answer.model_copy(update={"sentiment_review": reviews})}
+
+
+atsa_review = Agent(
+    name="atsa_review",
+    answer=AtsaReviewAnswer,
+    sees=lambda state, pipeline: {
+        "stage1_atsa": atsa_view(state),
+        "stage1_validator": validation_view(state),
+        "review_context": hints_view(state),
+    },
+    update=_update,
+)

@@ -1,0 +1,122 @@
+"""A stage result laid out for changing: aspects by key, renames remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodes.language import Language
+from nodes.text import locate
+from schemas.answers import Span
+from schemas.records import AspectRecord, Sentiment, StageResult
+
+BACKFILL_CONFIDENCE = 0.3
+DEFAULT_CONFIDENCE = 0.5
+
+Tuples = frozenset[tuple[str, str]]
+
+
+def backfilled() -> Sentiment:
+    """What an aspect without a sentiment gets: a neutral that says it is none."""
+    return Sentiment(polarity="neutral", confidence=BACKFILL_CONFIDENCE, is_backfilled=True)
+
+
+class Board:
+    """A working copy of a stage result. The result it came from is not touched."""
+
+    def __init__(self, result: StageResult, text: str, lang: Language) -> None:
+        """Lay out `result`."""
+        self.text = text
+        self.lang = lang
+        self.aspects: dict[str, AspectRecord] = {lang.key(a.term): a for a in result.aspects}
+        self.unanchored = list(result.unanchored)
+        self.renamed = dict(result.renamed)
+
+    def result(self) -> StageResult:
+        """The result as it stands now."""
+        return StageResult(
+            aspects=tuple(self.aspects.values()),
+            unanchored=tuple(self.unanchored),
+            renamed=dict(self.renamed),
+        )
+
+    def resolve(self, term: str | None) -> str:
+        """The key an aspect has now: a revised span gave it a new one."""
+        return resolve(self.lang.key(term or ""), self.renamed)
+
+    def find(self, term: str | None) -> AspectRecord | None:
+        """The aspect that a term names, under its old or its new name."""
+        return self.aspects.get(self.resolve(term))
+
+    def snapshot(self, key: str) -> dict[str, Any] | None:
+        """What a log entry shows of an aspect, before and after."""
+        aspect = self.aspects.get(key)
+        if aspect is None:
+            return None
+        return {
+            "aspect_term": aspect.term,
+            "span": aspect.span.model_dump() if aspect.span else None,
+            "sentiments": [
+                {"polarity": s.polarity, "confidence": s.confidence, "evidence": s.evidence}
+                for s in aspect.sentiments
+            ],
+        }
+
+    def put(self, key: str, sentiments: Iterable[Sentiment]) -> None:
+        """Replace the sentiments of an aspect."""
+        found = self.aspects[key]
+        self.aspects[key] = found.model_copy(update={"sentiments": tuple(sentiments)})
+
+    def add_aspect(self, term: str, span: Span | None = None) -> str:
+        """A new aspect without sentiments; its key."""
+        key = self.lang.key(term)
+        self.aspects[key] = AspectRecord(term=term, span=locate(self.text, term, span))
+        self.renamed.pop(key, None)
+        return key
+
+    def drop_aspect(self, key: str) -> None:
+        """Remove an aspect and its sentiments."""
+        del self.aspects[key]
+
+    def take_unanchored(self, key: str) -> list[Sentiment]:
+        """Take the unanchored sentiments of an aspect, so that they can be anchored."""
+        taken = [s for s in self.unanchored if self.lang.key(s.aspect_term) == key]
+        self.unanchored = [s for s in self.unanchored if self.lang.key(s.aspect_term) != key]
+        return [Sentiment(**s.model_dump(exclude={"aspect_term"})) for s in taken]
+
+    def revise_span(self, key: str, span: Span) -> str:
+        """Give an aspect another place, and with it another term; its key from now on.
+
+        Onto an existing aspect the two are merged: that one keeps its term and span, the
+        sentiments of both are its own.
+        """
+        old = self.aspects[key]
+        term = self.text[span.start : span.end]
+        new_key = self.lang.key(term)
+        other = self.aspects.get(new_key) if new_key != key else None
+        if other is not None:
+            del self.aspects[key]
+            self.put(new_key, (*other.sentiments, *old.sentiments))
+        else:
+            revised = old.model_copy(update={"term": term, "span": span})
+            self.aspects = {
+                (new_key if k == key else k): (revised if k == key else a)
+                for k, a in self.aspects.items()
+            }
+        if new_key != key:
+            self.renamed.pop(new_key, None)
+            self.renamed[key] = new_key
+        return new_key
+
+
+def resolve(key: str, renamed: dict[str, str]) -> str:
+    """Follow the renames of an aspect key."""
+    seen = {key}
+    while (key := renamed.get(key, key)) not in seen:
+        seen.add(key)
+    return key
+
+
+def tuples(result: StageResult, lang: Language) -> Tuples:
+    """The (aspect key, polarity) set of a result."""
+    return frozenset((lang.key(a.term), s.polarity) for a in result.aspects for s in a.sentiments)

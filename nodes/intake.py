@@ -1,0 +1,60 @@
+"""`intake`: the input is checked, its language settled, the slate wiped."""
+
+from __future__ import annotations
+
+import hashlib
+
+from langgraph.types import Overwrite
+
+from nodes.language import detect, normalise_code
+from schemas.errors import InputError
+from schemas.records import Adoption
+from schemas.state import IntakeUpdate, State
+
+
+def intake(state: State) -> IntakeUpdate:
+    """Check the text and start afresh: a thread may be used for one text after another."""
+    text = checked_text(state.get("text"))
+    given = state.get("lang")
+    return {
+        "text": text,
+        "uid": state.get("uid") or text_uid(text),
+        "lang": normalise_code(given) if given else detect(text),
+        "domain": state.get("domain"),
+        "demos": state.get("demos") or [],
+        "calls": Overwrite({}),
+        "validator_answer": None,
+        "turns": [],
+        "judge_answer": None,
+        "debate_hints": None,
+        "stage2_validation": None,
+        "patched_result": None,
+        "corrections": [],
+        "gate_pending": None,
+        "gate_log": [],
+        # What stands if Stage 2 is switched off.
+        "adoption": Adoption(decision="not_adopted", reason="low_signal"),
+        "moderation": None,
+        "counts": {},
+    }
+
+
+def checked_text(text: object) -> str:
+    """The text, or an error that says what is wrong with it."""
+    if not isinstance(text, str):
+        raise InputError(f"text must be a string, got {type(text).__name__}")
+    if not text.strip():
+        raise InputError("text is empty: there is nothing to analyse")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"text has a lone surrogate at position {error.start}: it is not valid Unicode; "
+            "decode the source again, or replace the character"
+        ) from None
+    return text
+
+
+def text_uid(text: str) -> str:
+    """A stable id for a text that came without one."""
+    return f"text-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,183 @@
+"""What the rules know about a language: aspect keys, particles, contrast markers, synonyms.
+
+Everything language-specific is in `resources/patterns/<lang>.json`; a language without a file has
+no particles, markers or synonyms and still works. In a pattern file a marker written `-지만` is an
+ending of a word, any other marker is a whole word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+from nodes import assets
+
+if TYPE_CHECKING:
+    from kiwipiepy import Kiwi
+
+# Korean reviews quote English product names, so a fifth of the letters being Hangul is enough.
+_KOREAN_SHARE = 0.2
+_NOUN_TAGS = ("NNG", "NNP", "SL", "SN", "XSN", "XPN", "NNB")
+_TOPIC_TAGS = ("JKS", "JX", "JKO")
+# "the service was": a determiner, one or two words, a verb of being. No tagger needed for that.
+_ENGLISH_SUBJECT = re.compile(
+    r"\b(?:the|its|their|our|my|your|this|that)\s+([a-z][\w'-]*(?:\s+[a-z][\w'-]*)?)\s+"
+    r"(?:is|was|are|were|isn't|wasn't|aren't|weren't|seems|seemed|looks|looked|feels|felt"
+    r"|could|can|needs|needed|has|had)\b",
+    re.IGNORECASE,
+)
+
+
+@cache
+def kiwi() -> Kiwi:
+    """The Korean morphological analyser, loaded once and only when Korean is met."""
+    from kiwipiepy import Kiwi
+
+    return Kiwi()
+
+
+def detect(text: str) -> str:
+    """`ko` or `en`, by the share of Hangul among the letters."""
+    letters = [c for c in text if c.isalpha()]
+    hangul = sum("가" <= c <= "힣" or "ㄱ" <= c <= "ㆎ" or "ᄀ" <= c <= "ᇿ" for c in letters)
+    return "ko" if hangul and hangul >= _KOREAN_SHARE * len(letters) else "en"
+
+
+def normalise_code(lang: str) -> str:
+    """`KO`, `ko-KR` and `ko_kr` are `ko`."""
+    return re.split(r"[-_]", lang.strip().lower())[0]
+
+
+@cache
+def language(code: str) -> Language:
+    """The rules' knowledge of a language."""
+    return Language(code)
+
+
+class Language:
+    """Keys, clauses and synonyms of one language."""
+
+    def __init__(self, code: str) -> None:
+        """Read the pattern file of `code`, if there is one."""
+        patterns = assets.read_json(f"patterns/{code}.json") or {}
+        self.code = code
+        # The longest particle first: 이란 before 란.
+        self._particles = sorted(patterns.get("particles", []), key=len, reverse=True)
+        self._markers = _marker_pattern(patterns.get("contrast_markers", []))
+        self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
+        # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
+        self.key = lru_cache(maxsize=65536)(self._key)
+        self._groups = {
+            self.key(term): group for group, terms in self._terms_of.items() for term in terms
+        }
+
+    def _key(self, term: str) -> str:
+        """What two spellings of one aspect have in common.
+
+        NFC, one trailing particle removed (Korean), lower case, no white space, no punctuation.
+        """
+        stem = self.strip_particle(unicodedata.normalize("NFC", term)).lower()
+        return "".join(c for c in stem if not c.isspace() and not _is_punctuation(c))
+
+    def strip_particle(self, term: str) -> str:
+        """The term without one trailing particle, if a morphological analyser calls it one.
+
+        가격은 → 가격, but 종이, 사이, 나이 and 고양이 keep their 이.
+        """
+        if not self._particles:
+            return term
+        composed = unicodedata.normalize("NFC", term)
+        bare = _without_tail(composed)
+        particle = next((p for p in self._particles if bare.endswith(p)), None)
+        if particle is None or not bare.removesuffix(particle).strip():
+            return term
+        tokens = kiwi().tokenize(bare)
+        if not tokens or not tokens[-1].tag.startswith("J"):
+            return term
+        last = tokens[-1]
+        if last.form not in self._particles or not bare.endswith(last.form):
+            return term
+        stem = bare.removesuffix(last.form).rstrip()
+        if not stem:
+            return term
+        if composed == term:
+            return stem
+        decomposed = unicodedata.normalize("NFD", stem)
+        return decomposed if term.startswith(decomposed) else stem
+
+    def synonyms(self, term: str) -> list[str]:
+        """The other terms of its synonym group."""
+        group = self._groups.get(self.key(term))
+        if group is None:
+            return []
+        return [t for t in self._terms_of[group] if self.key(t) != self.key(term)]
+
+    def synonym_group(self, term: str) -> int | None:
+        """Equal for two terms that are synonyms, None for a term without any."""
+        return self._groups.get(self.key(term))
+
+    def clauses(self, text: str) -> list[tuple[int, int]]:
+        """The clauses that contrast markers divide the text into; one for no marker."""
+        cuts = [0, *(_cut(match) for match in self._find_markers(text)), len(text)]
+        return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if text[a:b].strip()]
+
+    def has_contrast(self, text: str) -> bool:
+        """Whether the text has a contrast marker."""
+        return any(True for _ in self._find_markers(text))
+
+    def subject(self, clause: str) -> tuple[int, int] | None:
+        """Offsets of the noun phrase that a clause speaks about, if one can be found."""
+        if self.code == "ko":
+            return _korean_subject(clause)
+        match = _ENGLISH_SUBJECT.search(clause) if self.code == "en" else None
+        return match.span(1) if match else None
+
+    def _find_markers(self, text: str) -> Iterator[re.Match[str]]:
+        return self._markers.finditer(text) if self._markers else iter(())
+
+
+def _is_punctuation(c: str) -> bool:
+    return unicodedata.category(c).startswith("P")
+
+
+def _without_tail(term: str) -> str:
+    """The term without trailing white space and punctuation."""
+    end = len(term)
+    while end and (term[end - 1].isspace() or _is_punctuation(term[end - 1])):
+        end -= 1
+    return term[:end]
+
+
+def _marker_pattern(markers: list[str]) -> re.Pattern[str] | None:
+    if not markers:
+        return None
+    longest_first = sorted(markers, key=len, reverse=True)
+    endings = "|".join(re.escape(m[1:]) for m in longest_first if m.startswith("-"))
+    words = "|".join(re.escape(m) for m in longest_first if not m.startswith("-"))
+    parts = [rf"\b(?P<word>{words})\b"] if words else []
+    parts += [rf"(?<=\w)(?P<ending>{endings})\b"] if endings else []
+    return re.compile("|".join(parts), re.IGNORECASE)
+
+
+def _cut(match: re.Match[str]) -> int:
+    """An ending closes its clause, a word opens the next one."""
+    return match.start() if match.groupdict().get("word") else match.end()
+
+
+def _korean_subject(clause: str) -> tuple[int, int] | None:
+    """The first run of nouns that a topic, subject or object particle follows."""
+    start: int | None = None
+    end = 0
+    for token in kiwi().tokenize(clause):
+        if token.tag in _NOUN_TAGS:
+            if start is None or token.start > end + 1:
+                start = token.start
+            end = token.start + token.len
+        elif token.tag in _TOPIC_TAGS and start is not None:
+            return start, end
+        else:
+            start = None
+    return None

@@ -1,0 +1,284 @@
+"""`moderator`: the sentence's label, by seven rules and no model.
+
+Order Z, B, M, C, A, D, E; each sees the label and confidence that the one before left.
+
+| rule  | condition                                              | effect                           |
+|-------|--------------------------------------------------------|----------------------------------|
+| RuleZ | both ATE confidences are 0                             | `neutral`, 0, stop               |
+| RuleB | Stage 2 present                                        | Stage 2's label and confidence; a drop of 0.2 or more keeps Stage 1 (drop guard) |
+| RuleM | Stage 2 present, the stages' labels differ             | `mixed`, the larger confidence   |
+| RuleC | Validator suggests a label, critically or more surely  | that label, the larger confidence|
+| RuleA | no drop guard, ATSA spans overlap by 0.8, label agrees | mean of the ATSA confidences     |
+| RuleD | ATSA's label differs                                   | the surer one; within 0.1 the sentence label |
+| RuleE | the debate implies another label, confidence < 0.55 or `mixed` | the debate's label       |
+
+`moderator.rules` says which are in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nodes.language import Language, language
+from nodes.polarity import aggregate, label_of, read
+from nodes.text import grounded
+from nodes.thresholds import TOLERANCE, reaches
+from schemas.answers import LABELS, JudgeAnswer, Span, ValidatorAnswer
+from schemas.records import (
+    Adoption,
+    Aggregate,
+    ArbiterFlags,
+    ModeratorOutput,
+    RuleEBlock,
+    StageResult,
+    ValidatorAggregate,
+)
+from schemas.settings import PipelineSettings
+from schemas.state import ModeratorUpdate, State
+
+DROP_GUARD = 0.2
+SPAN_IOU = 0.8
+CONFIDENCE_TIE = 0.1
+RULE_E_CEILING = 0.55
+_CRITICAL_TOPICS = ("NEGATION", "IRONY", "CONTRAST")
+_KEYWORDS = (
+    ("mixed", ("혼합", "mixed", "엇갈", "양면")),
+    ("positive", ("긍정", "호의", "좋다", "positive")),
+    ("negative", ("부정", "비판", "나쁘", "negative")),
+    ("neutral", ("중립", "neutral", "모호")),
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the rules see. An unadopted Stage 2 does not reach them."""
+
+    stage1_ate: Aggregate
+    stage1_atsa: Aggregate | None
+    stage2_ate: Aggregate | None
+    stage2_atsa: Aggregate | None
+    validator: ValidatorAggregate
+    debate_label: str | None
+    debate_held: bool
+
+
+@dataclass
+class Course:
+    """Label and confidence on their way through the rules."""
+
+    label: str
+    confidence: float
+    drop_guard: bool = False
+    rules: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    validator_override: bool = False
+    rule_e_reached: bool = False
+    rule_e_block: RuleEBlock | None = None
+    stopped: bool = False
+
+    def act(self, rule: str, sentence: str, label: str, confidence: float) -> None:
+        """A rule acts: it is listed, explained and leaves its label and confidence."""
+        self.rules.append(rule)
+        self.sentences.append(f"{rule}: {sentence}")
+        self.label, self.confidence = label, confidence
+
+
+def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
+    """Decide the label; a drop guard takes the adoption back."""
+    adoption = state["adoption"]
+    adopted = adoption.decision == "adopted"
+    patched = state["patched_result"] if adopted else None
+    text = state["text"]
+    inputs = Inputs(
+        stage1_ate=ate_aggregate(state["stage1_result"]),
+        stage1_atsa=atsa_aggregate(state["stage1_result"], text),
+        stage2_ate=ate_aggregate(patched) if patched else None,
+        stage2_atsa=atsa_aggregate(patched, text) if patched else None,
+        validator=validator_aggregate(state["stage2_validation"] or state["stage1_validation"]),
+        debate_label=inferred_label(state["judge_answer"], language(state["lang"])),
+        debate_held=state["judge_answer"] is not None,
+    )
+    decision = moderate(inputs, pipeline.moderator.rules)
+    if decision.arbiter_flags.stage2_rejected_due_to_confidence:
+        adoption = adoption.model_copy(update={"decision": "not_adopted", "reason": "low_signal"})
+    return {"moderation": decision, "adoption": adoption}
+
+
+def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
+    """Run the rules that are in force, in their order."""
+    course = Course(i.stage1_ate.label, i.stage1_ate.confidence)
+    for name, rule in _RULES.items():
+        if name in rules and not course.stopped:
+            rule(course, i)
+    rule_b = "RuleB" in course.rules
+    margin = abs(i.stage1_ate.confidence - i.stage2_ate.confidence) if i.stage2_ate else 0.0
+    return ModeratorOutput(
+        final_label=course.label,
+        confidence=course.confidence,
+        rationale=" ".join(course.sentences),
+        selected_stage="stage2" if i.stage2_ate and not course.drop_guard else "stage1",
+        applied_rules=tuple(course.rules),
+        arbiter_flags=ArbiterFlags(
+            stage2_rejected_due_to_confidence=course.drop_guard,
+            validator_override_applied=course.validator_override,
+            confidence_margin_used=margin,
+            rule_e_fired="RuleE" in course.rules,
+            rule_e_block_reason=course.rule_e_block,
+            rule_b_applied=rule_b,
+            rule_e_attempted_after_b=rule_b and course.rule_e_reached,
+        ),
+    )
+
+
+def _rule_z(c: Course, i: Inputs) -> None:
+    stage2 = i.stage2_ate.confidence if i.stage2_ate else 0.0
+    if i.stage1_ate.confidence <= TOLERANCE and stage2 <= TOLERANCE:
+        c.act("RuleZ", "insufficient signal (both confidences 0).", "neutral", 0.0)
+        c.stopped = True
+
+
+def _rule_b(c: Course, i: Inputs) -> None:
+    if i.stage2_ate is None:
+        return
+    one, two = i.stage1_ate, i.stage2_ate
+    c.drop_guard = reaches(one.confidence - two.confidence, DROP_GUARD)
+    if c.drop_guard:
+        c.act("RuleB", "Stage2 drop>=0.2; keep Stage1.", one.label, one.confidence)
+    else:
+        c.act("RuleB", "Stage2 preferred.", two.label, two.confidence)
+
+
+def _rule_m(c: Course, i: Inputs) -> None:
+    if i.stage2_ate is not None and i.stage1_ate.label != i.stage2_ate.label:
+        confidence = max(i.stage1_ate.confidence, i.stage2_ate.confidence)
+        c.act("RuleM", "conflicting stage1/stage2 labels -> mixed.", "mixed", confidence)
+
+
+def _rule_c(c: Course, i: Inputs) -> None:
+    v = i.validator
+    if v.suggested_label and (is_critical(v.issues) or reaches(v.confidence, c.confidence)):
+        confidence = max(c.confidence, v.confidence)
+        c.act("RuleC", "Validator critical veto.", v.suggested_label, confidence)
+        c.validator_override = True
+
+
+def _rule_a(c: Course, i: Inputs) -> None:
+    one, two = i.stage1_atsa, i.stage2_atsa
+    if c.drop_guard or i.stage2_ate is None or one is None or two is None:
+        return
+    if reaches(iou(one.span, two.span), SPAN_IOU) and two.label == c.label:
+        mean = (one.confidence + two.confidence) / 2
+        c.act("RuleA", "IoU>=0.8 span aligned.", c.label, mean)
+
+
+def _rule_d(c: Course, i: Inputs) -> None:
+    use_stage1 = c.drop_guard or i.stage2_ate is None
+    atsa = i.stage1_atsa if use_stage1 else i.stage2_atsa
+    if atsa is None or atsa.label == c.label:
+        return
+    if not reaches(abs(c.confidence - atsa.confidence), CONFIDENCE_TIE):
+        c.act("RuleD", "diff<0.1 conflict -> sentence ATE.", c.label, c.confidence)
+    elif atsa.confidence > c.confidence:
+        c.act("RuleD", "diff>=0.1 ATSA wins.", atsa.label, atsa.confidence)
+    else:
+        c.act("RuleD", "diff>=0.1 ATE wins.", c.label, c.confidence)
+
+
+def _rule_e(c: Course, i: Inputs) -> None:
+    if not i.debate_held:
+        return
+    c.rule_e_reached = True
+    if i.debate_label is None:
+        c.rule_e_block = "inferred_empty"
+    elif i.debate_label == c.label:
+        c.rule_e_block = "label_unchanged"
+    elif c.label != "mixed" and reaches(c.confidence, RULE_E_CEILING):
+        c.rule_e_block = "confidence_too_high"
+    else:
+        sentence = f"debate consensus -> {i.debate_label}."
+        c.act("RuleE", sentence, i.debate_label, c.confidence)
+
+
+_RULES = {
+    "Z": _rule_z,
+    "B": _rule_b,
+    "M": _rule_m,
+    "C": _rule_c,
+    "A": _rule_a,
+    "D": _rule_d,
+    "E": _rule_e,
+}
+
+
+def is_critical(issues: Iterable[str]) -> bool:
+    """An issue about negation, irony or contrast, or of severity high."""
+    return any(
+        issue.endswith(":high") or any(topic in issue.upper() for topic in _CRITICAL_TOPICS)
+        for issue in issues
+    )
+
+
+def iou(one: Span | None, two: Span | None) -> float:
+    """Intersection over union of two spans."""
+    if one is None or two is None:
+        return 0.0
+    shared = min(one.end, two.end) - max(one.start, two.start)
+    union = max(one.end, two.end) - min(one.start, two.start)
+    return max(0, shared) / union if union else 0.0
+
+
+def ate_aggregate(result: StageResult) -> Aggregate:
+    """Label and confidence over all anchored sentiments."""
+    label, confidence = aggregate(s for a in result.aspects for s in a.sentiments)
+    return Aggregate(label=label, confidence=confidence)
+
+
+def atsa_aggregate(result: StageResult, text: str) -> Aggregate | None:
+    """Label, confidence and covering span over the explicit, grounded sentiments, if any."""
+    chosen = [
+        (aspect.span, sentiment)
+        for aspect in result.aspects
+        for sentiment in aspect.sentiments
+        if not aspect.is_implicit(sentiment) and grounded(text, sentiment.evidence)
+    ]
+    if not chosen:
+        return None
+    label, confidence = aggregate(sentiment for _, sentiment in chosen)
+    spans = [span for span, _ in chosen if span is not None]
+    covering = Span(start=min(s.start for s in spans), end=max(s.end for s in spans))
+    return Aggregate(label=label, confidence=confidence, span=covering)
+
+
+def validator_aggregate(answer: ValidatorAnswer) -> ValidatorAggregate:
+    """The Validator's issues, label and confidence (0 if not given)."""
+    suggested = read(answer.suggested_label, LABELS).value if answer.suggested_label else None
+    return ValidatorAggregate(
+        issues=tuple(f"{r.type}:{r.severity}" for r in answer.structural_risks),
+        suggested_label=suggested,
+        confidence=answer.confidence or 0.0,
+    )
+
+
+def inferred_label(summary: JudgeAnswer | None, lang: Language) -> str | None:
+    """The label a debate implies: the sentence's polarity, its tuples, or words of its rationale."""
+    if summary is None:
+        return None
+    said = read(summary.sentence_polarity, LABELS).value if summary.sentence_polarity else None
+    if said:
+        return said
+    polarities = [
+        polarity
+        for t in summary.final_tuples
+        if (polarity := read(t.polarity).value) and lang.key(t.aspect_term or "")
+    ]
+    if polarities:
+        return label_of(polarities)
+    words = (summary.rationale or "").lower()
+    return next((label for label, keys in _KEYWORDS if any(k in words for k in keys)), None)
+
+
+def final_result(state: State, adoption: Adoption) -> StageResult:
+    """The patched result if it was adopted, else Stage 1's."""
+    patched = state["patched_result"]
+    return patched if adoption.decision == "adopted" and patched else state["stage1_result"]

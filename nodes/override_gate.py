@@ -1,0 +1,310 @@
+"""The debate-override gate: may the debate change an aspect after the reviews?
+
+The aspects that the debate spoke of are judged one by one, in the order in which it first named
+them; the first condition of `CONDITIONS` that holds decides. `weigh_aspect` judges the next one,
+and an edge of its own leads from each verdict to the node that records or carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nodes.board import Board
+from nodes.language import language
+from nodes.polarity import exact
+from nodes.thresholds import reaches
+from schemas.answers import Risk
+from schemas.records import (
+    AspectRecord,
+    Correction,
+    GateRecord,
+    Hint,
+    ReviewContext,
+    Sentiment,
+    StageResult,
+    Verdict,
+)
+from schemas.settings import OverrideSettings, PipelineSettings
+from schemas.state import OverrideUpdate, State, VerdictUpdate, WeighUpdate
+
+L3_RISKS = frozenset(
+    ("NEGATION_SCOPE", "CONTRAST_SCOPE", "POLARITY_MISMATCH", "NEGATION", "CONTRAST", "IRONY")
+)
+APPLIED: tuple[Verdict, ...] = ("add", "flip", "drop")
+MIN_EVIDENCE = 2
+OVERRIDE = "debate_override"
+
+
+@dataclass(frozen=True)
+class HintedAspect:
+    """An aspect under its present name, with all that the debate said about it."""
+
+    key: str
+    term: str
+    hints: tuple[Hint, ...]
+    own_evidence: str | None
+    has_own_evidence: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything the conditions look at for one aspect."""
+
+    settings: OverrideSettings
+    text: str
+    term: str
+    aspect: AspectRecord | None
+    was_removed: bool
+    overrides_so_far: int
+    l3_risk: bool
+    contradicted_by_memory: bool
+    evidence: str | None
+    valid_hints: int
+    pos_score: float
+    neg_score: float
+    drop_score: float
+
+    @property
+    def total(self) -> float:
+        """The signal for any polarity."""
+        return self.pos_score + self.neg_score
+
+    @property
+    def margin(self) -> float:
+        """How far the two polarities are apart."""
+        return abs(self.pos_score - self.neg_score)
+
+    @property
+    def target(self) -> str:
+        """The polarity the debate wants."""
+        return "positive" if self.pos_score > self.neg_score else "negative"
+
+    @property
+    def sentiments(self) -> tuple[Sentiment, ...]:
+        """The aspect's sentiments; a backfilled one counts."""
+        return self.aspect.sentiments if self.aspect else ()
+
+    @property
+    def is_implicit(self) -> bool:
+        """All its sentiments are implicit, or it has none and no place in the text."""
+        if self.aspect is not None and self.sentiments:
+            return all(self.aspect.is_implicit(s) for s in self.sentiments)
+        return self.term not in self.text
+
+    @property
+    def wants_drop(self) -> bool:
+        """Beyond the seeds, off by default: the debate asks for a drop loudly enough."""
+        return (
+            self.settings.allow_drop
+            and self.aspect is not None
+            and reaches(self.drop_score, self.settings.min_total)
+            and reaches(self.drop_score - self.total, self.settings.min_margin)
+        )
+
+    def settled(self, sentiment: Sentiment) -> bool:
+        """The sentiment has the target polarity with enough confidence."""
+        return sentiment.polarity == self.target and reaches(
+            sentiment.confidence, self.settings.min_target_conf
+        )
+
+
+CONDITIONS: tuple[tuple[Verdict, Callable[[Case], bool]], ...] = (
+    (
+        "max_one_override_per_sample",
+        lambda c: c.overrides_so_far >= c.settings.max_overrides_per_sample,
+    ),
+    ("l3_conservative", lambda c: c.wants_drop and c.settings.l3_conservative and c.l3_risk),
+    ("drop", lambda c: c.wants_drop),
+    ("neutral_only", lambda c: c.valid_hints == 0),
+    ("no_evidence_span", lambda c: not c.evidence),
+    ("evidence_span_not_in_text", lambda c: str(c.evidence) not in c.text),
+    ("evidence_span_missing_trigger", lambda c: len(str(c.evidence)) < MIN_EVIDENCE),
+    ("low_signal", lambda c: not reaches(c.total, c.settings.min_total)),
+    # The agents disagree about what to do: with each other, or with a review that removed it.
+    ("action_ambiguity", lambda c: not reaches(c.margin, c.settings.min_margin) or c.was_removed),
+    ("l3_conservative", lambda c: c.settings.l3_conservative and c.l3_risk),
+    ("implicit_soft_only", lambda c: c.is_implicit),
+    ("contradictory_memory", lambda c: c.contradicted_by_memory),
+    ("add", lambda c: not c.sentiments),
+    ("already_confident", lambda c: all(c.settled(s) for s in c.sentiments)),
+    ("flip", lambda c: True),
+)
+
+
+def verdict(case: Case) -> Verdict:
+    """The first condition that holds decides."""
+    return next(name for name, holds in CONDITIONS if holds(case))
+
+
+def weigh_aspect(state: State, pipeline: PipelineSettings) -> WeighUpdate:
+    """Judge the next aspect that the debate spoke of; None when all have been judged."""
+    context, patched = state["debate_hints"], state["patched_result"]
+    if context is None or patched is None:
+        return {"gate_pending": None}
+    board = Board(patched, state["text"], language(state["lang"]))
+    aspects = hinted_aspects(context, board)
+    done = len(state["gate_log"])
+    if done >= len(aspects):
+        return {"gate_pending": None}
+    return {
+        "gate_pending": weigh(
+            aspects[done],
+            board,
+            context,
+            removed=removed_aspects(state["stage1_result"], state["corrections"], board),
+            risks=state["stage1_validation"].structural_risks,
+            overrides_so_far=sum(r.applied for r in state["gate_log"]),
+            settings=pipeline.debate_override,
+        )
+    }
+
+
+def record_verdict(state: State) -> VerdictUpdate:
+    """A skip goes on record."""
+    return {"gate_log": [*state["gate_log"], _pending(state)]}
+
+
+def carry_out(state: State, pipeline: PipelineSettings) -> OverrideUpdate:
+    """An override changes the patched result and goes on record."""
+    record, patched = _pending(state), state["patched_result"]
+    assert patched is not None
+    board = Board(patched, state["text"], language(state["lang"]))
+    correction = override(board, record, pipeline.debate_override.min_target_conf)
+    return {
+        "gate_log": [*state["gate_log"], record],
+        "patched_result": board.result(),
+        "corrections": [*state["corrections"], correction],
+    }
+
+
+def _pending(state: State) -> GateRecord:
+    record = state["gate_pending"]
+    assert record is not None, "a verdict node is only reached by a verdict"
+    return record
+
+
+def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
+    """The aspects of the debate under their present names; a revised span renames an aspect."""
+    names: dict[str, list[str]] = {}
+    for name in context.aspect_hints:
+        names.setdefault(board.resolve(name), []).append(name)
+    found = []
+    for key, spoken in names.items():
+        aspect = board.aspects.get(key)
+        entries = [context.aspect_evidence[n] for n in spoken if n in context.aspect_evidence]
+        found.append(
+            HintedAspect(
+                key=key,
+                term=aspect.term if aspect else board.lang.strip_particle(spoken[0]),
+                hints=tuple(h for n in spoken for h in context.aspect_hints[n]),
+                own_evidence=entries[0] if entries else None,
+                has_own_evidence=bool(entries),
+            )
+        )
+    return found
+
+
+def removed_aspects(
+    stage1: StageResult, corrections: Sequence[Correction], board: Board
+) -> frozenset[str]:
+    """Aspects that a correction removed, or left without a sentiment."""
+    once = {board.resolve(a.term) for a in stage1.aspects}
+    once |= {board.resolve(c.target_aspect) for c in corrections if c.applied}
+    return frozenset(
+        key for key in once if key not in board.aspects or not board.aspects[key].sentiments
+    )
+
+
+def weigh(
+    aspect: HintedAspect,
+    board: Board,
+    context: ReviewContext,
+    *,
+    removed: frozenset[str],
+    risks: Sequence[Risk],
+    overrides_so_far: int,
+    settings: OverrideSettings,
+) -> GateRecord:
+    """Judge one aspect, with every number the verdict rests on."""
+    # Inside the gate no misspelt polarity is repaired: a doubtful word must not move a tuple.
+    spoken = [(exact(h.polarity_hint), h.weight) for h in aspect.hints]
+    spans = context.summary.sentence_evidence_spans
+    sentence_evidence = spans[0] if spans else None
+    case = Case(
+        settings=settings,
+        text=board.text,
+        term=aspect.term,
+        aspect=board.aspects.get(aspect.key),
+        was_removed=aspect.key in removed,
+        overrides_so_far=overrides_so_far,
+        l3_risk=any(r.type in L3_RISKS for r in risks),
+        contradicted_by_memory=False,
+        evidence=aspect.own_evidence if aspect.has_own_evidence else sentence_evidence,
+        valid_hints=sum(polarity in ("positive", "negative") for polarity, _ in spoken),
+        pos_score=sum(weight for polarity, weight in spoken if polarity == "positive"),
+        neg_score=sum(weight for polarity, weight in spoken if polarity == "negative"),
+        drop_score=sum(h.weight for h in aspect.hints if h.op == "drop_tuple"),
+    )
+    decided = verdict(case)
+    said = [h.polarity_hint for h in aspect.hints if h.polarity_hint is not None]
+    return GateRecord(
+        aspect=aspect.term,
+        verdict=decided,
+        applied=decided in APPLIED,
+        hints=aspect.hints,
+        valid_hint_count=case.valid_hints,
+        invalid_hint_count=sum(exact(word) is None for word in said),
+        pos_score=case.pos_score,
+        neg_score=case.neg_score,
+        drop_score=case.drop_score,
+        total=case.total,
+        margin=case.margin,
+        target=case.target if case.valid_hints else None,
+        evidence=case.evidence,
+        own_evidence=aspect.own_evidence,
+    )
+
+
+def override(board: Board, record: GateRecord, min_target_conf: float) -> Correction:
+    """Carry out a verdict on the board and log it."""
+    key = board.resolve(record.aspect)
+    before = board.snapshot(key)
+    if record.verdict == "drop":
+        board.drop_aspect(key)
+    elif record.verdict == "add":
+        if key not in board.aspects:
+            key = board.add_aspect(record.aspect)
+        assert record.target is not None
+        added = Sentiment(
+            polarity=record.target, confidence=min_target_conf, evidence=record.evidence
+        )
+        board.put(key, [added])
+    else:
+        board.put(
+            key, [_overridden(s, record, min_target_conf) for s in board.aspects[key].sentiments]
+        )
+    said = ", ".join(dict.fromkeys(h.provenance_hint for h in record.hints))
+    return Correction(
+        source=OVERRIDE,
+        proposal_type=f"{OVERRIDE}_{record.verdict}",
+        target_aspect=record.aspect,
+        applied=True,
+        reason=f"total {record.total:.4g}, margin {record.margin:.4g}",
+        before=before,
+        after=board.snapshot(key),
+        provenance=said,
+    )
+
+
+def _overridden(sentiment: Sentiment, record: GateRecord, min_target_conf: float) -> Sentiment:
+    if sentiment.polarity == record.target and reaches(sentiment.confidence, min_target_conf):
+        return sentiment
+    return sentiment.model_copy(
+        update={
+            "polarity": record.target,
+            "confidence": max(sentiment.confidence, min_target_conf),
+            "evidence": record.own_evidence or sentiment.evidence,
+            "is_backfilled": False,
+        }
+    )

@@ -1,0 +1,103 @@
+"""Polarity words: accepted spellings, repair of misspellings, aggregation to a label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from rapidfuzz.distance import Levenshtein
+
+from schemas.answers import LABELS, POLARITIES
+from schemas.records import Counts
+
+Reading = Literal["exact", "repaired", "invalid"]
+
+_SHORT = {"pos": "positive", "neg": "negative", "neu": "neutral"}
+_MAX_REPAIR = 2
+OPPOSITE = {"positive": "negative", "negative": "positive"}
+
+
+class Read(NamedTuple):
+    """A polarity word as it was understood."""
+
+    value: str | None
+    reading: Reading
+
+
+def exact(word: str | None) -> str | None:
+    """The canonical polarity of an accepted spelling, None for anything else (no repair)."""
+    if word is None:
+        return None
+    low = word.lower()
+    return low if low in POLARITIES else _SHORT.get(low)
+
+
+def read(word: str | None, words: Sequence[str] = POLARITIES) -> Read:
+    """Understand a polarity word; misspelt by one or two letters it is repaired, else invalid."""
+    if word is None:
+        return Read(None, "invalid")
+    low = word.lower()
+    accepted = low if low in words else _SHORT.get(low)
+    if accepted:
+        return Read(accepted, "exact")
+    near = [w for w in words if Levenshtein.distance(low, w, score_cutoff=_MAX_REPAIR) <= _MAX_REPAIR]
+    return Read(near[0], "repaired") if len(near) == 1 else Read(None, "invalid")
+
+
+@dataclass
+class PolarityCounter:
+    """Reads polarity words and counts what had to be repaired or left out."""
+
+    repaired: int = 0
+    invalid: int = 0
+
+    def read(self, word: str | None, words: Sequence[str] = POLARITIES) -> str | None:
+        """The canonical word, or None if it is invalid."""
+        value, reading = read(word, words)
+        self.repaired += reading == "repaired"
+        self.invalid += reading == "invalid"
+        return value
+
+    def label(self, word: str | None) -> str | None:
+        """A sentence label; one that was not given is no error."""
+        return self.read(word, LABELS) if word else None
+
+
+    def counts(self) -> Counts:
+        """What was counted."""
+        return Counts(polarity_repair_count=self.repaired, polarity_invalid_count=self.invalid)
+
+
+class HasPolarity(Protocol):
+    """Anything with a polarity and a confidence."""
+
+    @property
+    def polarity(self) -> str: ...  # noqa: D102
+    @property
+    def confidence(self) -> float: ...  # noqa: D102
+
+
+def label_of(polarities: Iterable[str]) -> str:
+    """The label that a set of polarities adds up to; `neutral` for none."""
+    found = set(polarities)
+    if {"positive", "negative"} <= found:
+        return "mixed"
+    return next((p for p in ("positive", "negative") if p in found), "neutral")
+
+
+def aggregate(sentiments: Iterable[HasPolarity]) -> tuple[str, float]:
+    """Label and confidence of a set of sentiments; (`neutral`, 0) for none.
+
+    | sentiments                      | label      | confidence: mean of |
+    |---------------------------------|------------|---------------------|
+    | only positives (and neutrals)   | `positive` | the positives       |
+    | only negatives (and neutrals)   | `negative` | the negatives       |
+    | both                            | `mixed`    | all but neutrals    |
+    | only neutrals                   | `neutral`  | the neutrals        |
+    """
+    found = list(sentiments)
+    label = label_of(s.polarity for s in found)
+    carriers = ("positive", "negative") if label == "mixed" else (label,)
+    confidences = [s.confidence for s in found if s.polarity in carriers]
+    return label, sum(confidences) / len(confidences) if confidences else 0.0

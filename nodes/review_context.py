@@ -1,0 +1,200 @@
+"""`review_context`: what the debate said, as weighted hints per aspect.
+
+| edit                                            | weight | polarity of the hint              |
+|-------------------------------------------------|--------|-----------------------------------|
+| `set_polarity`                                  | 0.5    | `value`                           |
+| `confirm_tuple`                                 | 0.5    | `target.polarity`, else Stage 1's |
+| `drop_tuple`                                    | 0.8    | none                              |
+| any of these in the judge's `final_patch`       | 0.8    | as above                          |
+| `set_aspect_ref`, `merge_tuples`                | 0      | none                              |
+
+A vote to drop a tuple is not a vote for the opposite polarity. The weights are settings
+(`debate.hint_weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nodes.language import Language, language
+from nodes.polarity import PolarityCounter
+from schemas.answers import EDIT_OPS, Edit, JudgeAnswer
+from schemas.records import (
+    Hint,
+    MappingFailReasons,
+    MappingStats,
+    RebuttalPoint,
+    ReviewContext,
+    StageResult,
+    Turn,
+)
+from schemas.settings import HintWeights, PipelineSettings
+from schemas.state import ReviewContextUpdate, State
+
+JUDGE = "judge"
+PATCH_STANCE = "patch"
+_WEIGHED_IN_PATCH = ("set_polarity", "confirm_tuple", "drop_tuple")
+_GUIDANCE = (
+    "aspect_hints lists, per aspect, what each speaker of the debate asked for and how much it "
+    "weighs. Follow a hint only where the review's own words support it."
+)
+_FALLBACK = "none: an edit that names no known aspect keeps its own term as a new aspect"
+
+
+def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpdate:
+    """Turn the debate into hints."""
+    counter = PolarityCounter()
+    summary = state["judge_answer"] or JudgeAnswer()
+    context = build_context(
+        state["stage1_result"],
+        state["turns"],
+        summary,
+        language(state["lang"]),
+        pipeline.debate.hint_weights,
+        counter,
+    )
+    counter.label(summary.sentence_polarity)
+    for given in summary.final_tuples:
+        counter.read(given.polarity)
+    return {
+        "debate_hints": context,
+        "counts": {**state["counts"], "debate": counter.counts()},
+    }
+
+
+def provenance(speaker: str) -> str:
+    """Where a hint comes from, as written into reviews."""
+    return f"source:{speaker}/{PATCH_STANCE}"
+
+
+class Mentions:
+    """Finds the Stage 1 aspect that a mention means: by aspect key, then by synonym."""
+
+    def __init__(self, result: StageResult, lang: Language) -> None:
+        """Index the aspects of Stage 1."""
+        self._lang = lang
+        self._by_key = {lang.key(a.term): a.term for a in result.aspects}
+        self._by_group: dict[int, str] = {}
+        for aspect in result.aspects:
+            group = lang.synonym_group(aspect.term)
+            if group is not None:
+                self._by_group.setdefault(group, aspect.term)
+
+    def stage1_term(self, mention: str | None) -> str | None:
+        """The term of the Stage 1 aspect, None if the mention means none of them."""
+        key = self._lang.key(mention or "")
+        group = self._lang.synonym_group(mention or "")
+        return self._by_key.get(key) or (self._by_group.get(group) if group is not None else None)
+
+    def first(self, mentions: Iterable[str | None]) -> tuple[str | None, bool]:
+        """The aspect that the first usable mention means, and whether Stage 1 has it."""
+        usable = [m for m in mentions if m and self._lang.key(m)]
+        known = next((t for m in usable if (t := self.stage1_term(m)) is not None), None)
+        return (known, True) if known is not None else (usable[0] if usable else None, False)
+
+
+def build_context(
+    stage1: StageResult,
+    turns: Sequence[Turn],
+    summary: JudgeAnswer,
+    lang: Language,
+    weights: HintWeights,
+    counter: PolarityCounter,
+) -> ReviewContext:
+    """The review context of a patch debate."""
+    mentions = Mentions(stage1, lang)
+    stage1_polarities = {lang.key(a.term): a.polarities for a in stage1.aspects}
+    hints: dict[str, list[Hint]] = {}
+    names: dict[str, str] = {}  # aspect key -> the name it has in aspect_hints
+    stats = {"direct": 0, "none": 0}
+    fails = {"no_aspects": 0, "no_match": 0}
+    points: list[RebuttalPoint] = []
+
+    def add(edit: Edit, speaker: str, weight: float) -> tuple[str, bool] | None:
+        term, known = mentions.first((edit.target.aspect_ref, edit.target.aspect_term))
+        if term is None:
+            return None
+        name = names.setdefault(lang.key(term), term)
+        said = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
+        if edit.op in ("set_polarity", "confirm_tuple") and said is not None:
+            counter.read(said)
+        hint = Hint(
+            speaker=speaker,
+            op=edit.op,
+            weight=weight,
+            polarity_hint=said,
+            confidence=edit.confidence,
+            provenance_hint=provenance(speaker),
+        )
+        hints.setdefault(name, []).append(hint)
+        return name, known
+
+    for turn in sorted(turns, key=lambda t: t.index):
+        edits = known_edits(turn.answer.proposed_edits)
+        placed = [add(e, turn.speaker, getattr(weights, e.op)) for e in edits]
+        if any(known for found in placed if found for known in found[1:]):
+            stats["direct"] += 1
+        else:
+            stats["none"] += 1
+            fails["no_match" if stage1.aspects else "no_aspects"] += 1
+        points.append(_rebuttal(turn, edits, [found[0] for found in placed if found]))
+    for edit in known_edits(summary.final_patch):
+        in_patch = edit.op in _WEIGHED_IN_PATCH
+        add(edit, JUDGE, weights.final_patch if in_patch else getattr(weights, edit.op))
+
+    return ReviewContext(
+        summary=summary,
+        rebuttal_points=tuple(points),
+        aspect_terms=tuple(a.term for a in stage1.aspects),
+        synonym_hints={a.term: s for a in stage1.aspects if (s := lang.synonyms(a.term))},
+        aspect_hints=hints,
+        aspect_evidence=_evidence(summary, mentions, names, lang),
+        mapping_stats=MappingStats(**stats),
+        mapping_fail_reasons=MappingFailReasons(**fails),
+        review_guidance=_GUIDANCE,
+        fallback_mapping_policy=_FALLBACK,
+    )
+
+
+def known_edits(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits whose op exists; a made-up op says nothing."""
+    return [e for e in edits if e.op in EDIT_OPS]
+
+
+def _polarity_said(edit: Edit, stage1_polarities: frozenset[str]) -> str | None:
+    """The polarity word of an edit, as it was said: the gate judges its spelling."""
+    if edit.op == "set_polarity":
+        return edit.value or ""
+    if edit.op == "confirm_tuple":
+        if edit.target.polarity:
+            return edit.target.polarity
+        return next(iter(stage1_polarities)) if len(stage1_polarities) == 1 else None
+    return None
+
+
+def _evidence(
+    summary: JudgeAnswer, mentions: Mentions, names: dict[str, str], lang: Language
+) -> dict[str, str | None]:
+    """The judge's evidence per hinted aspect; of several entries for one aspect the first."""
+    found: dict[str, str | None] = {}
+    for entry in summary.aspect_evidence:
+        term, _ = mentions.first((entry.aspect_ref,))
+        name = names.get(lang.key(term)) if term else None
+        if name is not None:
+            found.setdefault(name, entry.evidence)
+    return found
+
+
+def _rebuttal(turn: Turn, edits: list[Edit], refs: list[str]) -> RebuttalPoint:
+    def said(edit: Edit) -> str:
+        target = edit.target.aspect_ref or edit.target.aspect_term or "?"
+        words = [edit.op, target, edit.value or edit.target.polarity or ""]
+        return " ".join(w for w in words if w) + (f' ("{edit.evidence}")' if edit.evidence else "")
+
+    return RebuttalPoint(
+        speaker=turn.speaker,
+        stance=PATCH_STANCE,
+        aspect_refs=tuple(dict.fromkeys(refs)),
+        points=tuple(said(e) for e in edits),
+        provenance_hint=provenance(turn.speaker),
+    )

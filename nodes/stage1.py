@@ -1,0 +1,122 @@
+"""`stage1`: three independent answers become one result, by rules.
+
+1. ATE: particles stripped, spans re-located, duplicates (by aspect key) dropped. If the text has a
+   contrast marker and fewer than two aspects were found, one more is taken from the other clause
+   where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`.
+2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without one is
+   backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is kept apart.
+3. Validator: as it answered.
+"""
+
+from __future__ import annotations
+
+from nodes.board import DEFAULT_CONFIDENCE, backfilled
+from nodes.language import Language, language
+from nodes.polarity import PolarityCounter
+from nodes.text import locate
+from schemas.answers import AspectItem, AteAnswer, AtsaAnswer, Risk, Span, ValidatorAnswer
+from schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
+from schemas.state import Stage1Update, State
+
+
+def stage1(state: State) -> Stage1Update:
+    """Merge the answers of Stage 1."""
+    lang = language(state["lang"])
+    aspects = merge_aspects(state["ate_answer"], state["text"], lang)
+    second = second_aspect(aspects, state["text"], lang)
+    validation = state.get("validator_answer")
+    if second is not None:
+        aspects = [*aspects, second]
+        if validation is not None:
+            validation = with_missing_second_aspect(validation, second)
+    counter = PolarityCounter()
+    result = anchor(state["atsa_answer"], aspects, lang, counter)
+    if validation is not None:
+        counter.label(validation.suggested_label)
+    return {
+        "stage1_result": result,
+        "stage1_validation": validation or ValidatorAnswer(),
+        "counts": {**state["counts"], "stage1": counter.counts()},
+    }
+
+
+def merge_aspects(answer: AteAnswer, text: str, lang: Language) -> list[AspectRecord]:
+    """ATE's aspects, stripped, located, without duplicates or empty terms."""
+    found: dict[str, AspectRecord] = {}
+    for item in answer.aspects:
+        term = lang.strip_particle(item.term)
+        key = lang.key(term)
+        if key and key not in found:
+            span = _place(text, term, item)
+            found[key] = AspectRecord(term=term, span=span, confidence=item.confidence)
+    return list(found.values())
+
+
+def _place(text: str, term: str, item: AspectItem) -> Span | None:
+    """A span that covered the term with its particle still starts at the right place."""
+    given = item.span
+    if given is not None and term != item.term:
+        given = Span(start=given.start, end=given.start + len(term))
+    return locate(text, term, given)
+
+
+def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> AspectRecord | None:
+    """The aspect of the other clause, when a contrast has only one side."""
+    if len(aspects) >= 2 or not lang.has_contrast(text):
+        return None
+    known = {lang.key(a.term) for a in aspects}
+    places = [a.span.start for a in aspects if a.span]
+    for start, end in lang.clauses(text):
+        if any(start <= place < end for place in places):
+            continue
+        found = lang.subject(text[start:end])
+        if found is None:
+            continue
+        span = Span(start=start + found[0], end=start + found[1])
+        term = text[span.start : span.end]
+        if lang.key(term) and lang.key(term) not in known:
+            return AspectRecord(term=term, span=span)
+    return None
+
+
+def with_missing_second_aspect(answer: ValidatorAnswer, second: AspectRecord) -> ValidatorAnswer:
+    """The Validator's answer with the risk that the contrast rule found."""
+    risk = Risk(
+        type="MISSING_SECOND_ASPECT",
+        severity="mid",
+        span=second.span,
+        description=f"contrast with one aspect only; {second.term} added",
+    )
+    return answer.model_copy(update={"structural_risks": [*answer.structural_risks, risk]})
+
+
+def anchor(
+    answer: AtsaAnswer, aspects: list[AspectRecord], lang: Language, counter: PolarityCounter
+) -> StageResult:
+    """Sentiments on their aspects; the rest apart."""
+    anchored: dict[str, list[Sentiment]] = {lang.key(a.term): [] for a in aspects}
+    unanchored: list[Unanchored] = []
+    for item in answer.aspect_sentiments:
+        polarity = counter.read(item.polarity)
+        if polarity is None:
+            continue
+        sentiment = Sentiment(
+            polarity=polarity,
+            confidence=DEFAULT_CONFIDENCE if item.confidence is None else item.confidence,
+            evidence=item.evidence,
+            opinion_term=item.opinion_term,
+            said_implicit=bool(item.is_implicit),
+        )
+        key = lang.key(item.aspect_ref or "")
+        if key in anchored:
+            anchored[key].append(sentiment)
+        else:
+            term = item.aspect_ref or ""
+            unanchored.append(Unanchored(aspect_term=term, **sentiment.model_dump()))
+    return StageResult(
+        aspects=tuple(
+            a.model_copy(update={"sentiments": tuple(anchored[lang.key(a.term)] or [backfilled()])})
+            for a in aspects
+        ),
+        unanchored=tuple(unanchored),
+    )

@@ -1,0 +1,23 @@
+"""Places in the text: spans and evidence."""
+
+from __future__ import annotations
+
+from schemas.answers import Span
+
+
+def piece(text: str, span: Span) -> str | None:
+    """The text a span covers, None if the span does not lie in the text."""
+    return text[span.start : span.end] if 0 <= span.start < span.end <= len(text) else None
+
+
+def locate(text: str, term: str, given: Span | None = None) -> Span | None:
+    """The place of a term: the given span if it covers the term, else where the term is found."""
+    if given is not None and piece(text, given) == term:
+        return given
+    start = text.find(term) if term else -1
+    return Span(start=start, end=start + len(term)) if start >= 0 else None
+
+
+def grounded(text: str, evidence: str | None) -> bool:
+    """Whether the evidence is a substring of the text; empty evidence grounds nothing."""
+    return bool(evidence and evidence.strip()) and str(evidence) in text

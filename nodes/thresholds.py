@@ -1,0 +1,10 @@
+"""Comparisons with thresholds: values within 1e-9 are equal, and equal counts as reached."""
+
+from __future__ import annotations
+
+TOLERANCE = 1e-9
+
+
+def reaches(value: float, threshold: float) -> bool:
+    """Whether `value` is at least `threshold` (0.7 - 0.5 is a drop of 0.2)."""
+    return value >= threshold - TOLERANCE

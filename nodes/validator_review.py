@@ -1,0 +1,16 @@
+"""`validator_review`: which of the risks remain after the reviews."""
+
+from nodes.agent import Agent
+from nodes.provenance import validation_view
+from schemas.answers import ValidatorAnswer
+
+validator_review = Agent(
+    name="validator_review",
+    answer=ValidatorAnswer,
+    sees=lambda state, pipeline: {
+        "stage1_validator": validation_view(state),
+        "ate_review": state["ate_reviews"].model_dump(exclude_none=True),
+        "atsa_review": state["atsa_reviews"].model_dump(exclude_none=True),
+    },
+    update=lambda state, answer: {"stage2_validation": answer},
+)

@@ -1,0 +1,1 @@
+"""Typed values: agents' answers, the rules' records, the shared state, settings, the output."""

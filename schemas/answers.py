@@ -1,0 +1,340 @@
+"""What each agent is asked for: one pydantic model per answer.
+
+The models are lenient on purpose. A language model's answer is hostile input: a missing
+confidence or a span written as a list must not cost the whole answer, so field types accept what
+is meant, and `read_answer` leaves out the items that cannot be read and says which. Polarities
+stay the words that were said; judging them is a rule (`nodes.polarity`), not a parsing question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
+
+from schemas.errors import AnswerError
+
+POLARITIES = ("positive", "negative", "neutral")
+LABELS = (*POLARITIES, "mixed")
+RISK_TYPES = (
+    "NEGATION_SCOPE",
+    "CONTRAST_SCOPE",
+    "POLARITY_MISMATCH",
+    "NEGATION",
+    "CONTRAST",
+    "IRONY",
+    "EVIDENCE_GAP",
+    "SPAN_MISMATCH",
+    "MISSING_SECOND_ASPECT",
+    "OTHER",
+)
+SEVERITIES = ("low", "mid", "high")
+EDIT_OPS = ("set_polarity", "set_aspect_ref", "merge_tuples", "drop_tuple", "confirm_tuple")
+PROPOSALS = ("FLIP_POLARITY", "DROP_ASPECT", "REVISE_SPAN")
+ASPECT_ACTIONS = ("keep", "revise_span", "drop", "add")
+# The note of a reviewer that gave a full list where only reviews were asked for.
+DISCARDED = "discarded: reviews only"
+SENTIMENT_ACTIONS = ("maintain", "flip_polarity", "drop", "add")
+
+
+def _text(value: Any) -> Any:
+    """A word as the model said it; numbers become text, a list gives its first string."""
+    if isinstance(value, list | tuple):
+        return next((item for item in value if isinstance(item, str)), None)
+    if isinstance(value, bool | int | float):
+        return str(value)
+    return value
+
+
+def _confidence(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return None if math.isnan(number) else min(1.0, max(0.0, number))
+
+
+def _span(value: Any) -> Any:
+    """`{start, end}`, `[start, end]` or nothing; offsets are checked against the text later."""
+    if isinstance(value, Span):
+        return value
+    if isinstance(value, Mapping):
+        value = [value.get("start"), value.get("end")]
+    if isinstance(value, list | tuple) and len(value) == 2:
+        start, end = value
+        if all(isinstance(v, int) and not isinstance(v, bool) for v in (start, end)):
+            return Span(start=start, end=end)
+    return None
+
+
+def _span_or_words(value: Any) -> Any:
+    """A revised span may also be given as the words it covers: models count characters badly."""
+    return value if isinstance(value, str) else _span(value)
+
+
+def _risk_type(value: Any) -> str:
+    name = str(value).strip().upper().replace(" ", "_")
+    return name if name in RISK_TYPES else "OTHER"
+
+
+def _severity(value: Any) -> str:
+    name = str(value).strip().lower()
+    return {"medium": "mid", "moderate": "mid"}.get(name, name if name in SEVERITIES else "mid")
+
+
+def _one_of(words: tuple[str, ...], *, optional: bool = False) -> WithJsonSchema:
+    """The schema a model sees names the allowed words; the reader accepts any and judges later."""
+    choice: dict[str, Any] = {"type": "string", "enum": list(words)}
+    return WithJsonSchema({"anyOf": [choice, {"type": "null"}]} if optional else choice)
+
+
+class Span(BaseModel):
+    """Character offsets into the original text, end exclusive."""
+
+    model_config = ConfigDict(frozen=True)
+    start: int
+    end: int
+
+
+Word = Annotated[str | None, BeforeValidator(_text)]
+Required = Annotated[str, BeforeValidator(_text)]
+Confidence = Annotated[
+    float | None,
+    BeforeValidator(_confidence),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+]
+# Offsets are computed from the words, so a model is never asked to count characters.
+OptionalSpan = SkipJsonSchema[Annotated[Span | None, BeforeValidator(_span)]]
+RevisedSpan = Annotated[
+    Span | str | None,
+    BeforeValidator(_span_or_words),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+]
+SpokenPolarity = Annotated[str | None, BeforeValidator(_text), _one_of(POLARITIES)]
+OptionalPolarity = Annotated[str | None, BeforeValidator(_text), _one_of(POLARITIES, optional=True)]
+OptionalLabel = Annotated[str | None, BeforeValidator(_text), _one_of(LABELS, optional=True)]
+
+
+class Item(BaseModel):
+    """A part of an answer; keys nobody asked for are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Answer(Item):
+    """A whole answer of one agent."""
+
+    # Full lists that a reviewer must not give; they are discarded and the violation is recorded.
+    forbidden: ClassVar[tuple[str, ...]] = ()
+
+
+class AspectItem(Item):
+    """One aspect term that ATE found."""
+
+    term: Required
+    span: OptionalSpan = None
+    confidence: Confidence = None
+    rationale: SkipJsonSchema[Word] = None
+
+
+class AteAnswer(Answer):
+    """ATE: the aspect terms of the text."""
+
+    aspects: list[AspectItem] = Field(default_factory=list)
+
+
+class SentimentItem(Item):
+    """One sentiment that ATSA found."""
+
+    aspect_ref: Word = None
+    polarity: SpokenPolarity = None
+    opinion_term: SkipJsonSchema[Word] = None
+    evidence: Word = None
+    confidence: Confidence = None
+    is_implicit: bool | None = None
+
+
+class AtsaAnswer(Answer):
+    """ATSA: the sentiments of the text, aspect by aspect."""
+
+    aspect_sentiments: list[SentimentItem] = Field(default_factory=list)
+
+
+class Risk(Item):
+    """A structural risk the Validator saw."""
+
+    type: Annotated[str, BeforeValidator(_risk_type), _one_of(RISK_TYPES)]
+    severity: Annotated[str, BeforeValidator(_severity), _one_of(SEVERITIES)] = "mid"
+    span: OptionalSpan = None
+    description: Word = None
+
+
+class Proposal(Item):
+    """A correction the Validator proposes."""
+
+    target_aspect: Word = None
+    proposal_type: Annotated[str, BeforeValidator(_text), _one_of(PROPOSALS)]
+    rationale: Word = None
+    revised_span: RevisedSpan = None
+
+
+class ValidatorAnswer(Answer):
+    """The Validator, in Stage 1 and (as `validator_review`) in Stage 2."""
+
+    structural_risks: list[Risk] = Field(default_factory=list)
+    correction_proposals: list[Proposal] = Field(default_factory=list)
+    suggested_label: OptionalLabel = None
+    confidence: Confidence = None
+
+
+class EditTarget(Item):
+    """What an edit is about."""
+
+    aspect_ref: Word = None
+    aspect_term: SkipJsonSchema[Word] = None
+    polarity: OptionalPolarity = None
+
+
+class Edit(Item):
+    """One edit of the patch debate."""
+
+    op: Annotated[str, BeforeValidator(_text), _one_of(EDIT_OPS)]
+    target: EditTarget = EditTarget()
+    value: Word = None
+    evidence: Word = None
+    confidence: Confidence = None
+
+
+class TurnAnswer(Answer):
+    """A speaker of the patch debate says edits and nothing else."""
+
+    agent: Word = None
+    proposed_edits: list[Edit] = Field(default_factory=list)
+
+
+class DebateTuple(Item):
+    """An aspect and the polarity the judge gives it."""
+
+    aspect_term: Word = None
+    polarity: SpokenPolarity = None
+
+
+class AspectEvidence(Item):
+    """The judge's evidence for one aspect."""
+
+    aspect_ref: Word = None
+    evidence: Word = None
+
+
+def _evidence_list(value: Any) -> Any:
+    """`{"가격": "비싸요"}` means the same as `[{"aspect_ref": "가격", "evidence": "비싸요"}]`."""
+    if isinstance(value, Mapping):
+        return [{"aspect_ref": ref, "evidence": evidence} for ref, evidence in value.items()]
+    return value
+
+
+def _string_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class JudgeAnswer(Answer):
+    """The judge: one patch, one consistent set of tuples, the sentence's polarity and evidence."""
+
+    final_patch: list[Edit] = Field(default_factory=list)
+    final_tuples: list[DebateTuple] = Field(default_factory=list)
+    unresolved_conflicts: Annotated[
+        list[Any],
+        BeforeValidator(_string_list),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+    ] = Field(default_factory=list)
+    sentence_polarity: Annotated[str | None, BeforeValidator(_text), _one_of(LABELS)] = None
+    sentence_evidence_spans: Annotated[list[str], BeforeValidator(_string_list)] = Field(
+        default_factory=list
+    )
+    aspect_evidence: Annotated[list[AspectEvidence], BeforeValidator(_evidence_list)] = Field(
+        default_factory=list
+    )
+    rationale: Word = None
+
+
+class AspectReview(Item):
+    """What ATE's second look says about one aspect. `provenance` is written by code."""
+
+    term: Word = None
+    action: Annotated[str, BeforeValidator(_text), _one_of(ASPECT_ACTIONS)]
+    revised_span: RevisedSpan = None
+    reason: Word = None
+    evidence: SkipJsonSchema[Word] = None
+    provenance: SkipJsonSchema[str | None] = None
+
+
+class AteReviewAnswer(Answer):
+    """ATE in Stage 2: reviews only."""
+
+    forbidden: ClassVar[tuple[str, ...]] = ("aspects", "aspect_sentiments")
+    aspect_review: list[AspectReview] = Field(default_factory=list)
+
+
+class SentimentReview(Item):
+    """What ATSA's second look says about one sentiment. `provenance` is written by code."""
+
+    aspect_ref: Word = None
+    action: Annotated[str, BeforeValidator(_text), _one_of(SENTIMENT_ACTIONS)]
+    revised_polarity: OptionalPolarity = None
+    confidence: Confidence = None
+    evidence: Word = None
+    reason: Word = None
+    provenance: SkipJsonSchema[str | None] = None
+
+
+class AtsaReviewAnswer(Answer):
+    """ATSA in Stage 2: reviews only."""
+
+    forbidden: ClassVar[tuple[str, ...]] = ("aspects", "aspect_sentiments")
+    sentiment_review: list[SentimentReview] = Field(default_factory=list)
+
+
+A = TypeVar("A", bound=Answer)
+
+
+def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
+    """Read an answer, leaving out what cannot be read.
+
+    Returns the answer and a note for each part left out. Raises `AnswerError` when nothing of
+    what was asked for is there: an answer without any expected key is a failure, not an empty
+    list.
+    """
+    if isinstance(raw, model):
+        return raw, []
+    if not isinstance(raw, Mapping):
+        raise AnswerError(f"expected a JSON object, got {type(raw).__name__}")
+    # A null stands for "not given" everywhere.
+    given = {
+        key: list(value) if isinstance(value, list) else value
+        for key, value in raw.items()
+        if value is not None
+    }
+    expected = {*model.model_fields, *model.forbidden}
+    if not expected & given.keys():
+        raise AnswerError(f"none of the expected keys {sorted(model.model_fields)} is in the answer")
+    notes = [f"{key} {DISCARDED}" for key in model.forbidden if key in given]
+    try:
+        return model.model_validate(given), notes
+    except ValidationError as error:
+        broken = {problem["loc"][:2]: problem["msg"] for problem in error.errors()}
+    for loc in sorted(broken, key=str, reverse=True):
+        field, place = str(loc[0]), ".".join(map(str, loc))
+        notes.append(f"{place}: {broken[loc]}")
+        value = given.get(field)
+        if len(loc) == 2 and isinstance(loc[1], int) and isinstance(value, list):
+            value[loc[1]] = None  # marked here, removed below: indices must not shift meanwhile
+        else:
+            given.pop(field, None)
+    given = {
+        key: [item for item in value if item is not None] if isinstance(value, list) else value
+        for key, value in given.items()
+    }
+    return model.model_validate(given), notes

@@ -1,0 +1,55 @@
+"""What can be switched per run of the Studio graph: its fields are the form that Studio shows."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.settings import PipelineSettings
+
+_TOGGLES = (
+    "enable_validator",
+    "enable_stage2",
+    "enable_debate",
+    "enable_debate_override",
+    "enable_moderator",
+)
+_THRESHOLDS = (
+    "min_total",
+    "min_margin",
+    "min_target_conf",
+    "ev_threshold",
+    "l3_conservative",
+    "max_overrides_per_sample",
+    "allow_drop",
+)
+
+
+class RunContext(BaseModel):
+    """Toggles and thresholds of one run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enable_validator: bool = Field(True, description="Let the Validator look for risks.")
+    enable_stage2: bool = Field(True, description="Let ATE, ATSA and Validator review Stage 1.")
+    enable_debate: bool = Field(True, description="Hold the debate (EPM, TAN, CJ, judge).")
+    enable_debate_override: bool = Field(True, description="Let the debate override, by the gate.")
+    enable_moderator: bool = Field(True, description="Decide the label by the Moderator's rules.")
+    rounds: int = Field(1, ge=1, le=10, description="Rounds of the debate.")
+    min_total: float = Field(1.6, ge=0, description="Gate: least total hint weight.")
+    min_margin: float = Field(0.8, ge=0, description="Gate: least difference of the polarities.")
+    min_target_conf: float = Field(0.7, ge=0, le=1, description="Gate: confidence of an override.")
+    ev_threshold: float = Field(0.5, ge=0, le=1, description="Adoption: least evidence value.")
+    l3_conservative: bool = Field(True, description="Gate: no override under a scope risk.")
+    max_overrides_per_sample: int = Field(1, ge=0, description="Gate: overrides per text.")
+    allow_drop: bool = Field(False, description="Gate: let the debate drop an aspect.")
+
+    def applied_to(self, pipeline: PipelineSettings) -> PipelineSettings:
+        """The pipeline with these switches."""
+        thresholds = {name: getattr(self, name) for name in _THRESHOLDS}
+        return pipeline.model_copy(
+            update={
+                **{name: getattr(self, name) for name in _TOGGLES},
+                "debate": pipeline.debate.model_copy(update={"rounds": self.rounds}),
+                "debate_override": pipeline.debate_override.model_copy(update=thresholds),
+            }
+        )

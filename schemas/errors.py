@@ -1,0 +1,41 @@
+"""As many error types as there are distinct reactions to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class InputError(ValueError):
+    """The text itself cannot be analysed (empty, not encodable). Never retried; the user is told."""
+
+
+class BackendError(RuntimeError):
+    """An agent got no usable answer. The sample fails with everything that is known about why.
+
+    `retryable` tells the graph's retry policy whether asking again could help; backends that
+    have already retried say no.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str,
+        turn: int = 0,
+        raw: str | None = None,
+        attempts: int = 1,
+        retryable: bool = False,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        """Keep the evidence of the failure beside its message."""
+        super().__init__(message)
+        self.node = node
+        self.turn = turn
+        self.raw = raw
+        self.attempts = attempts
+        self.retryable = retryable
+        self.details = details or {}
+
+
+class AnswerError(ValueError):
+    """An answer that does not have the shape its agent was asked for, not even in part."""

@@ -1,0 +1,166 @@
+"""`FinalOutput`: what a user gets for one text."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.answers import JudgeAnswer, Span
+from schemas.records import (
+    Aggregate,
+    CallRecord,
+    Correction,
+    GateRecord,
+    MappingFailReasons,
+    MappingStats,
+    ModeratorOutput,
+    ValidatorAggregate,
+)
+
+
+class OutputModel(BaseModel):
+    """A part of the output."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class AspectTuple(OutputModel):
+    """An aspect and its polarity."""
+
+    aspect_term: str
+    polarity: str
+
+
+class FinalAspect(AspectTuple):
+    """An aspect of the final result with its evidence and place in the text."""
+
+    evidence: str | None = None
+    span: Span | None = None
+    confidence: float = 0.0
+    is_implicit: bool = False
+
+
+class FinalResult(OutputModel):
+    """The answer: the sentence's label and the aspects."""
+
+    label: str
+    confidence: float
+    rationale: str = ""
+    final_aspects: tuple[FinalAspect, ...] = ()
+    final_tuples: tuple[AspectTuple, ...] = ()
+    stage1_tuples: tuple[AspectTuple, ...] = ()
+    stage2_tuples: tuple[AspectTuple, ...] = ()
+
+
+class DebateTurn(OutputModel):
+    """One speaker's turn."""
+
+    speaker: str
+    proposed_edits: tuple[dict[str, Any], ...] = ()
+
+
+class DebateRound(OutputModel):
+    """The turns of one round."""
+
+    round: int
+    turns: tuple[DebateTurn, ...] = ()
+
+
+class DebateOutput(OutputModel):
+    """The debate as it was held."""
+
+    topic: str
+    personas: dict[str, dict[str, str]] = Field(default_factory=dict)
+    rounds: tuple[DebateRound, ...] = ()
+    summary: JudgeAnswer
+
+
+class AnalysisFlags(OutputModel):
+    """What happened, in four facts."""
+
+    correction_occurred: bool = False
+    conflict_resolved: bool = False
+    final_confidence_score: float = 0.0
+    stage2_executed: bool = False
+
+
+class OverrideStats(OutputModel):
+    """How the aspects fared at the override gate."""
+
+    applied: int = 0
+    skipped_neutral_only: int = 0
+    skipped_low_signal: int = 0
+    skipped_conflict: int = 0
+    skipped_already_confident: int = 0
+    skipped_max_one_override_per_sample: int = 0
+    skipped_no_evidence_span: int = 0
+    skipped_evidence_span_not_in_text: int = 0
+    skipped_evidence_span_missing_trigger: int = 0
+
+
+class SkipReasons(OutputModel):
+    """What `skipped_conflict` is made of."""
+
+    action_ambiguity: int = 0
+    L3_conservative: int = 0
+    implicit_soft_only: int = 0
+    contradictory_memory: int = 0
+
+
+class Usage(OutputModel):
+    """What the analysis cost."""
+
+    calls: int = 0
+    cached_calls: int = 0
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    latency_ms: float = 0.0
+
+
+class Meta(OutputModel):
+    """Why the result is what it is."""
+
+    protocol: str = "debate"
+    gate_decision: Literal["APPLY", "SKIP"] = "SKIP"
+    adopt_decision: Literal["adopted", "not_adopted"] = "not_adopted"
+    adopt_reason: str = "low_signal"
+    ev_score: float | None = None
+    ev_threshold: float = 0.5
+    ev_components: dict[str, float] = Field(default_factory=dict)
+    override_skipped_reason: str | None = None
+    debate_override_stats: OverrideStats = OverrideStats()
+    debate_override_skip_reasons: SkipReasons = SkipReasons()
+    override_gate: tuple[GateRecord, ...] = ()
+    correction_applied_log: tuple[Correction, ...] = ()
+    mapping_stats: MappingStats = MappingStats()
+    mapping_fail_reasons: MappingFailReasons = MappingFailReasons()
+    stage1_risks: int = 0
+    stage2_risks: int | None = None
+    polarity_repair_count: int = 0
+    polarity_invalid_count: int = 0
+    unanchored_count: int = 0
+    ungrounded_count: int = 0
+    stage2_review_violation: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+
+class FinalOutput(OutputModel):
+    """Everything about one analysed text."""
+
+    uid: str
+    text: str
+    lang: str
+    final_result: FinalResult
+    stage1_ate: Aggregate
+    stage1_atsa: Aggregate | None = None
+    stage1_validator: ValidatorAggregate = ValidatorAggregate()
+    stage2_ate: Aggregate | None = None
+    stage2_atsa: Aggregate | None = None
+    stage2_validator: ValidatorAggregate | None = None
+    moderator: ModeratorOutput | None = None
+    debate: DebateOutput | None = None
+    analysis_flags: AnalysisFlags
+    meta: Meta
+    process_trace: tuple[CallRecord, ...] = ()

@@ -1,0 +1,249 @@
+"""What the rules compute: stage results, hints, corrections, verdicts, decisions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.answers import JudgeAnswer, Span, TurnAnswer
+
+
+class Record(BaseModel):
+    """A value the rules pass on; never changed in place."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Sentiment(Record):
+    """A polarity with its evidence, as an agent or a correction gave it."""
+
+    polarity: str
+    confidence: float
+    evidence: str | None = None
+    opinion_term: str | None = None
+    said_implicit: bool = False
+    is_backfilled: bool = False
+
+
+class Unanchored(Sentiment):
+    """A sentiment whose aspect ATE did not find: counted, kept apart, in no tuple."""
+
+    aspect_term: str
+
+
+class AspectRecord(Record):
+    """An aspect and the sentiments anchored to it; without a span it is implicit."""
+
+    term: str
+    span: Span | None = None
+    confidence: float | None = None
+    sentiments: tuple[Sentiment, ...] = ()
+
+    def is_implicit(self, sentiment: Sentiment) -> bool:
+        """Whether a sentiment of this aspect is implicit: it says so, or the aspect has no place."""
+        return sentiment.said_implicit or self.span is None
+
+    @property
+    def polarities(self) -> frozenset[str]:
+        """The polarities its sentiments have."""
+        return frozenset(s.polarity for s in self.sentiments)
+
+
+class StageResult(Record):
+    """The aspects of a stage with their sentiments."""
+
+    aspects: tuple[AspectRecord, ...] = ()
+    unanchored: tuple[Unanchored, ...] = ()
+    # Aspect keys of revised spans: old key -> the key the aspect has now.
+    renamed: dict[str, str] = Field(default_factory=dict)
+
+
+class Counts(Record):
+    """Polarity words that had to be repaired or left out."""
+
+    polarity_repair_count: int = 0
+    polarity_invalid_count: int = 0
+
+
+class Hint(Record):
+    """What one edit of the debate says about one aspect. The polarity is the word that was said."""
+
+    speaker: str
+    op: str
+    weight: float
+    polarity_hint: str | None = None
+    confidence: float | None = None
+    provenance_hint: str
+
+
+class MappingStats(Record):
+    """How many turns could be mapped to Stage 1 aspects."""
+
+    direct: int = 0
+    fallback: int = 0
+    none: int = 0
+
+
+class MappingFailReasons(Record):
+    """Why turns could not be mapped directly."""
+
+    no_aspects: int = 0
+    no_match: int = 0
+    neutral_stance: int = 0
+    fallback_used: int = 0
+
+
+class RebuttalPoint(Record):
+    """One turn of the debate, boiled down for the reviewers."""
+
+    speaker: str
+    stance: str
+    aspect_refs: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    provenance_hint: str
+
+
+class ReviewContext(Record):
+    """The debate as hints per aspect: what reviewers read and the gate weighs."""
+
+    summary: JudgeAnswer
+    rebuttal_points: tuple[RebuttalPoint, ...] = ()
+    aspect_terms: tuple[str, ...] = ()
+    synonym_hints: dict[str, list[str]] = Field(default_factory=dict)
+    aspect_hints: dict[str, list[Hint]] = Field(default_factory=dict)
+    # The judge's evidence per aspect of `aspect_hints`; an entry may be empty or wrong.
+    aspect_evidence: dict[str, str | None] = Field(default_factory=dict)
+    mapping_stats: MappingStats = MappingStats()
+    mapping_fail_reasons: MappingFailReasons = MappingFailReasons()
+    review_guidance: str = ""
+    fallback_mapping_policy: str = ""
+
+
+class Turn(Record):
+    """A turn of the debate in its place."""
+
+    index: int
+    round: int
+    speaker: str
+    answer: TurnAnswer
+
+
+class Correction(Record):
+    """One entry of `correction_applied_log`: what was asked for, whether it happened, and why."""
+
+    source: str
+    proposal_type: str
+    target_aspect: str | None
+    applied: bool
+    reason: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    provenance: str | None = None
+
+
+Verdict = Literal[
+    "max_one_override_per_sample",
+    "neutral_only",
+    "no_evidence_span",
+    "evidence_span_not_in_text",
+    "evidence_span_missing_trigger",
+    "low_signal",
+    "action_ambiguity",
+    "l3_conservative",
+    "implicit_soft_only",
+    "contradictory_memory",
+    "already_confident",
+    "add",
+    "flip",
+    "drop",
+]
+
+
+class GateRecord(Record):
+    """How one aspect fared at the gate, with every number the verdict rests on."""
+
+    aspect: str
+    verdict: Verdict
+    applied: bool
+    hints: tuple[Hint, ...] = ()
+    valid_hint_count: int = 0
+    invalid_hint_count: int = 0
+    pos_score: float = 0.0
+    neg_score: float = 0.0
+    drop_score: float = 0.0
+    total: float = 0.0
+    margin: float = 0.0
+    target: str | None = None
+    evidence: str | None = None
+    # The aspect's own entry of `aspect_evidence`; None where only the sentence's span is known.
+    own_evidence: str | None = None
+
+
+class Adoption(Record):
+    """Whether Stage 2 replaces Stage 1, and why."""
+
+    decision: Literal["adopted", "not_adopted"]
+    reason: str
+    ev_score: float | None = None
+    ev_components: dict[str, float] = Field(default_factory=dict)
+
+
+class Aggregate(Record):
+    """A label with its confidence; ATSA's carries the covering span of its aspects."""
+
+    label: str
+    confidence: float
+    span: Span | None = None
+
+
+class ValidatorAggregate(Record):
+    """The Validator as the Moderator sees it."""
+
+    issues: tuple[str, ...] = ()
+    suggested_label: str | None = None
+    confidence: float = 0.0
+
+
+RuleEBlock = Literal["inferred_empty", "label_unchanged", "confidence_too_high"]
+
+
+class ArbiterFlags(Record):
+    """What the Moderator's rules did."""
+
+    stage2_rejected_due_to_confidence: bool = False
+    validator_override_applied: bool = False
+    confidence_margin_used: float = 0.0
+    rule_e_fired: bool = False
+    rule_e_block_reason: RuleEBlock | None = None
+    rule_b_applied: bool = False
+    rule_e_attempted_after_b: bool = False
+
+
+class ModeratorOutput(Record):
+    """The Moderator's decision."""
+
+    final_label: str
+    confidence: float
+    rationale: str = ""
+    selected_stage: Literal["stage1", "stage2"] = "stage1"
+    applied_rules: tuple[str, ...] = ()
+    arbiter_flags: ArbiterFlags = ArbiterFlags()
+
+
+class CallRecord(Record):
+    """One agent call: a line of `traces.jsonl`, less the sample's id."""
+
+    node: str
+    turn: int = 0
+    seed: int | None = None
+    backend: str
+    model: str | None = None
+    prompt_sha256: str | None = None
+    output: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    usage: dict[str, int] | None = None
+    latency_ms: float = 0.0
+    cached: bool = False
+    attempts: int = 1
+    error: str | None = None

@@ -1,0 +1,296 @@
+"""Settings of a run: what is switched on, with which thresholds, answered by which backend.
+
+Every key accepted here does something. Reading files is `absa.config`'s job.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+MODEL_NODES = (
+    "ate",
+    "atsa",
+    "validator",
+    "judge",
+    "ate_review",
+    "atsa_review",
+    "validator_review",
+)
+"""Nodes that call a model, besides the debate's speakers."""
+
+RuleName = Literal["Z", "B", "M", "C", "A", "D", "E"]
+
+RULE_NAMES: tuple[RuleName, ...] = ("Z", "B", "M", "C", "A", "D", "E")
+"""The Moderator's rules in the order in which they run."""
+
+RESERVED_NAMES = frozenset(
+    {
+        *MODEL_NODES,
+        # Rule nodes and the nodes of the other protocols.
+        *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt"),
+        *("moderator", "finalize", "analyst", "critic", "empath", "extract"),
+        *("p_neg", "p_imp", "p_lit", "review_a", "review_b", "review_c", "arbiter"),
+        # LangGraph refuses a node that is called like a key of the state.
+        *("text", "uid", "lang", "domain", "demos", "given_aspects", "output"),
+    }
+)
+"""Names a persona may not take: a speaker is a node of its own name in the graph."""
+
+# Strict, because a lenient parse would read the text "no" as a flag or 1 as true.
+Flag = Annotated[bool, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Confidence = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=False)]
+Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+
+
+def _check_base_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ValueError(f"not a URL: {error}") from None
+    if parts.username or parts.password:
+        # Settings are written into every run's manifest. The URL itself is not repeated here.
+        raise ValueError("credentials do not belong in a URL; use OPENAI_API_KEY")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {url!r}")
+    return url
+
+
+def _check_persona_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(f"a persona's key must be snake_case (a-z, 0-9, _), got {name!r}")
+    if name in RESERVED_NAMES:
+        raise ValueError(f"{name!r} is the name of another node or state key; choose another")
+    return name
+
+
+BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
+PersonaName = Annotated[str, AfterValidator(_check_persona_name)]
+
+
+def _conflict(key: str, why: str) -> PydanticCustomError:
+    """An error about several keys, blamed on `key` (dotted, relative to the model)."""
+    return PydanticCustomError("conflict", "{why}", {"key": key, "why": why})
+
+
+def _repeated(names: tuple[str, ...]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Persona(_Section):
+    """A speaker of the debate, as its prompt introduces it."""
+
+    name: Text
+    role: Text
+    goal: Text
+    stance: str = ""
+    style: str = ""
+
+
+DEFAULT_PERSONAS: Mapping[str, Persona] = {
+    "epm": Persona(
+        name="EPM",
+        role="Evidence–Polarity Mapper",
+        goal="Determine polarity only when supported by explicit textual evidence",
+    ),
+    "tan": Persona(
+        name="TAN",
+        role="Target–Aspect Normalizer",
+        goal="Resolve null, duplicate, or misaligned aspect targets",
+    ),
+    "cj": Persona(
+        name="CJ",
+        role="Consistency Judge",
+        goal="Produce a single, consistent set of aspect–polarity tuples",
+    ),
+}
+"""The three speakers of the patch protocol."""
+
+
+class HintWeights(_Section):
+    """How much one proposed edit counts in the override gate, by operation.
+
+    `final_patch` is the weight of a polarity or drop edit that the judge took over.
+    """
+
+    set_polarity: Weight = 0.5
+    confirm_tuple: Weight = 0.5
+    drop_tuple: Weight = 0.8
+    final_patch: Weight = 0.8
+    set_aspect_ref: Weight = 0.0
+    merge_tuples: Weight = 0.0
+
+
+class DebateSettings(_Section):
+    """Who speaks in the debate, in which order, how often, and with what weight."""
+
+    protocol: Literal["patch"] = "patch"
+    rounds: Positive = 1
+    # Before `order`, whose check needs it.
+    personas: Mapping[PersonaName, Persona] = Field(default_factory=dict)
+    order: tuple[str, ...] = ("epm", "tan", "cj")
+    hint_weights: HintWeights = HintWeights()
+
+    @property
+    def speakers(self) -> Mapping[str, Persona]:
+        """All known personas by key: the default three, overridden and extended by `personas`."""
+        return {**DEFAULT_PERSONAS, **self.personas}
+
+    @field_validator("personas", mode="before")
+    @classmethod
+    def _complete_default_personas(cls, value: object) -> object:
+        """Let a user change one field of a default persona without repeating the others."""
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            key: {**DEFAULT_PERSONAS[key].model_dump(), **given}
+            if key in DEFAULT_PERSONAS and isinstance(given, Mapping)
+            else given
+            for key, given in value.items()
+        }
+
+    @field_validator("order")
+    @classmethod
+    def _check_order(cls, order: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not order:
+            raise ValueError("must name at least one persona")
+        if repeated := _repeated(order):
+            # One node per speaker: two turns in one round would need two nodes.
+            raise ValueError(f"names {', '.join(map(repr, repeated))} more than once")
+        if "personas" in info.data:
+            known = {**DEFAULT_PERSONAS, **info.data["personas"]}
+            if unknown := [name for name in order if name not in known]:
+                names = ", ".join(map(repr, unknown))
+                raise ValueError(f"unknown persona {names}; known: {', '.join(sorted(known))}")
+        return order
+
+
+class EvWeights(_Section):
+    """Weights of the components of the adoption score; only available ones are averaged."""
+
+    debate_support: Weight = 0.4
+    validator_resolved: Weight = 0.3
+    grounding_improvement: Weight = 0.2
+    alignment_improvement: Weight = 0.1
+
+    @model_validator(mode="after")
+    def _check_sum(self) -> Self:
+        if not any(weight for _, weight in self):
+            raise ValueError("at least one weight must be above 0")
+        return self
+
+
+class OverrideSettings(_Section):
+    """Thresholds of the override gate and of adopting Stage 2. The defaults are profile t0."""
+
+    min_total: Weight = 1.6
+    min_margin: Weight = 0.8
+    min_target_conf: Confidence = 0.7
+    ev_threshold: Weight = 0.5
+    l3_conservative: Flag = True
+    max_overrides_per_sample: Count = 1
+    allow_drop: Flag = False
+    ev_weights: EvWeights = EvWeights()
+
+
+class ModeratorSettings(_Section):
+    """Which of the Moderator's rules are in force; they always run in their own order."""
+
+    rules: tuple[RuleName, ...] = RULE_NAMES
+
+    @field_validator("rules")
+    @classmethod
+    def _check_rules(cls, rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
+        if repeated := _repeated(rules):
+            raise ValueError(f"lists {', '.join(map(repr, repeated))} more than once")
+        # One spelling per set, so that equal settings compare and hash equal.
+        return tuple(sorted(rules, key=RULE_NAMES.index))
+
+
+class PipelineSettings(_Section):
+    """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
+
+    protocol: Literal["debate"] = "debate"
+    enable_validator: Flag = True
+    enable_stage2: Flag = True
+    enable_debate: Flag = True
+    enable_debate_override: Flag = True
+    enable_moderator: Flag = True
+    debate: DebateSettings = DebateSettings()
+    override_profile: Literal["t0", "t1", "t2"] = "t0"
+    """Where the values of `debate_override` that were not given explicitly come from.
+
+    `absa.config.load_settings` fills them in. A model built directly in Python has t0's values
+    whatever stands here: it cannot read the file of profiles.
+    """
+    debate_override: OverrideSettings = OverrideSettings()
+    moderator: ModeratorSettings = ModeratorSettings()
+
+
+class RoleSettings(_Section):
+    """What one node asks its model with; None takes the backend's own value."""
+
+    model: Text | None = None
+    base_url: BaseUrl | None = None
+    temperature: Temperature | None = None
+    seed: Count | None = None
+
+
+class BackendSettings(_Section):
+    """Who answers the nodes. Keys and other secrets come from the environment only."""
+
+    kind: Literal["offline", "openai", "replay"] = "offline"
+    model: Text | None = None
+    base_url: BaseUrl | None = None
+    temperature: Temperature = 0.0
+    seed: Count = 0
+    timeout_s: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = 60.0
+    max_retries: Count = 5
+    max_concurrency: Positive = 16
+    path: Text | None = None
+    """The recorded run that `replay` reads."""
+    roles: Mapping[str, RoleSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.kind == "replay" and self.path is None:
+            raise _conflict("kind", "'replay' needs backend.path, the recorded run to read")
+        if self.kind == "openai" and self.model is None:
+            raise _conflict("kind", "'openai' needs backend.model, the name of the model to ask")
+        return self
+
+
+class Settings(_Section):
+    """All settings of a run."""
+
+    pipeline: PipelineSettings = PipelineSettings()
+    backend: BackendSettings = BackendSettings()
+
+    @model_validator(mode="after")
+    def _check_roles(self) -> Self:
+        known = {*MODEL_NODES, *self.pipeline.debate.speakers}
+        if unknown := [node for node in self.backend.roles if node not in known]:
+            names = ", ".join(map(repr, unknown))
+            why = f"no node {names} asks a model; known: {', '.join(sorted(known))}"
+            raise _conflict(f"backend.roles.{unknown[0]}", why)
+        return self

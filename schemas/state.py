@@ -1,0 +1,166 @@
+"""The graph's state: a narrow input, a narrow output, and what passes between the nodes.
+
+A node is never called like a key of the state (LangGraph refuses it), hence `ate_answer` for what
+the node `ate` said.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from typing_extensions import NotRequired, TypedDict
+
+from schemas.answers import (
+    AteAnswer,
+    AteReviewAnswer,
+    AtsaAnswer,
+    AtsaReviewAnswer,
+    JudgeAnswer,
+    ValidatorAnswer,
+)
+from schemas.output import FinalOutput
+from schemas.records import (
+    Adoption,
+    CallRecord,
+    Correction,
+    Counts,
+    GateRecord,
+    ModeratorOutput,
+    ReviewContext,
+    StageResult,
+    Turn,
+)
+
+
+def merge_calls(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Calls keyed by node and turn: agents run in parallel, and the same call twice is one call."""
+    return {**old, **new}
+
+
+class InputState(TypedDict):
+    """What a user gives."""
+
+    text: str
+    uid: NotRequired[str]
+    lang: NotRequired[str | None]
+    domain: NotRequired[str | None]
+    demos: NotRequired[list[dict[str, Any]]]
+
+
+class OutputState(TypedDict):
+    """What a user gets."""
+
+    output: FinalOutput
+
+
+class State(TypedDict, total=False):
+    """Everything the nodes share about one text."""
+
+    text: str
+    uid: str
+    lang: str
+    domain: str | None
+    demos: list[dict[str, Any]]
+    calls: Annotated[dict[str, CallRecord], merge_calls]
+    # Stage 1
+    ate_answer: AteAnswer
+    atsa_answer: AtsaAnswer
+    validator_answer: ValidatorAnswer | None
+    stage1_result: StageResult
+    stage1_validation: ValidatorAnswer
+    # Debate
+    turns: list[Turn]
+    judge_answer: JudgeAnswer | None
+    debate_hints: ReviewContext | None
+    # Stage 2
+    ate_reviews: AteReviewAnswer
+    atsa_reviews: AtsaReviewAnswer
+    stage2_validation: ValidatorAnswer | None
+    patched_result: StageResult | None
+    corrections: list[Correction]
+    # Override gate
+    gate_pending: GateRecord | None
+    gate_log: list[GateRecord]
+    # Decision
+    adoption: Adoption
+    moderation: ModeratorOutput | None
+    counts: dict[str, Counts]
+    output: FinalOutput
+
+
+class IntakeUpdate(TypedDict):
+    """A checked input and a clean slate: a thread may be used for one text after another."""
+
+    text: str
+    uid: str
+    lang: str
+    domain: str | None
+    demos: list[dict[str, Any]]
+    calls: Any
+    validator_answer: None
+    turns: list[Turn]
+    judge_answer: None
+    debate_hints: None
+    stage2_validation: None
+    patched_result: None
+    corrections: list[Correction]
+    gate_pending: None
+    gate_log: list[GateRecord]
+    adoption: Adoption
+    moderation: None
+    counts: dict[str, Counts]
+
+
+class Stage1Update(TypedDict):
+    """Stage 1 merged."""
+
+    stage1_result: StageResult
+    stage1_validation: ValidatorAnswer
+    counts: dict[str, Counts]
+
+
+class ReviewContextUpdate(TypedDict):
+    """The debate as hints."""
+
+    debate_hints: ReviewContext
+    counts: dict[str, Counts]
+
+
+class ApplyUpdate(TypedDict):
+    """Stage 1 with the reviews applied."""
+
+    patched_result: StageResult
+    corrections: list[Correction]
+    counts: dict[str, Counts]
+
+
+class WeighUpdate(TypedDict):
+    """The verdict on the next aspect, None when all are judged."""
+
+    gate_pending: GateRecord | None
+
+
+class VerdictUpdate(TypedDict):
+    """A verdict on record."""
+
+    gate_log: list[GateRecord]
+
+
+class OverrideUpdate(VerdictUpdate):
+    """A verdict carried out."""
+
+    patched_result: StageResult
+    corrections: list[Correction]
+
+
+class AdoptUpdate(TypedDict):
+    """Whether Stage 2 replaces Stage 1."""
+
+    adoption: Adoption
+
+
+class ModeratorUpdate(TypedDict):
+    """The Moderator's decision; a drop guard takes the adoption back."""
+
+    moderation: ModeratorOutput
+    adoption: Adoption
