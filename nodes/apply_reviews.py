@@ -109,10 +109,10 @@ def apply_sentiment_review(
 ) -> Correction:
     """One review of ATSA."""
     said = review.revised_polarity
-    polarity = counter.read(said) if said else None
+    polarity = counter.read(said) if said is not None else None
 
     def act(key: str) -> Outcome:
-        if said and polarity is None:
+        if said is not None and polarity is None:
             return None, INVALID_POLARITY
         match review.action:
             case "flip_polarity":

@@ -121,12 +121,13 @@ def finalize(state: State, pipeline: PipelineSettings) -> OutputState:
 
 
 def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
-    """One entry per sentiment. Evidence that is not in the text is none (and was counted)."""
+    """One entry per sentiment. Evidence stays what the agent said; whether it holds is said too."""
     return tuple(
         FinalAspect(
             aspect_term=aspect.term,
             polarity=s.polarity,
-            evidence=s.evidence if grounded(text, s.evidence) else None,
+            evidence=s.evidence,
+            is_grounded=grounded(text, s.evidence),
             span=aspect.span,
             confidence=s.confidence,
             is_implicit=aspect.is_implicit(s),

@@ -73,7 +73,7 @@ class Course:
     rules: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
     validator_override: bool = False
-    rule_e_reached: bool = False
+    reached: set[str] = field(default_factory=set)
     rule_e_block: RuleEBlock | None = None
     stopped: bool = False
 
@@ -110,8 +110,8 @@ def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
     course = Course(i.stage1_ate.label, i.stage1_ate.confidence)
     for name, rule in _RULES.items():
         if name in rules and not course.stopped:
+            course.reached.add(name)
             rule(course, i)
-    rule_b = "RuleB" in course.rules
     margin = abs(i.stage1_ate.confidence - i.stage2_ate.confidence) if i.stage2_ate else 0.0
     return ModeratorOutput(
         final_label=course.label,
@@ -125,8 +125,8 @@ def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
             confidence_margin_used=margin,
             rule_e_fired="RuleE" in course.rules,
             rule_e_block_reason=course.rule_e_block,
-            rule_b_applied=rule_b,
-            rule_e_attempted_after_b=rule_b and course.rule_e_reached,
+            rule_b_applied="RuleB" in course.rules,
+            rule_e_attempted_after_b=i.debate_held and {"B", "E"} <= course.reached,
         ),
     )
 
@@ -188,7 +188,6 @@ def _rule_d(c: Course, i: Inputs) -> None:
 def _rule_e(c: Course, i: Inputs) -> None:
     if not i.debate_held:
         return
-    c.rule_e_reached = True
     if i.debate_label is None:
         c.rule_e_block = "inferred_empty"
     elif i.debate_label == c.label:

@@ -22,7 +22,6 @@ from schemas.records import (
     Hint,
     ReviewContext,
     Sentiment,
-    StageResult,
     Verdict,
 )
 from schemas.settings import OverrideSettings, PipelineSettings
@@ -97,7 +96,7 @@ class Case:
         """Beyond the seeds, off by default: the debate asks for a drop loudly enough."""
         return (
             self.settings.allow_drop
-            and self.aspect is not None
+            and bool(self.sentiments)
             and reaches(self.drop_score, self.settings.min_total)
             and reaches(self.drop_score - self.total, self.settings.min_margin)
         )
@@ -152,7 +151,7 @@ def weigh_aspect(state: State, pipeline: PipelineSettings) -> WeighUpdate:
             aspects[done],
             board,
             context,
-            removed=removed_aspects(state["stage1_result"], state["corrections"], board),
+            removed=removed_aspects(state["corrections"], board),
             risks=state["stage1_validation"].structural_risks,
             overrides_so_far=sum(r.applied for r in state["gate_log"]),
             settings=pipeline.debate_override,
@@ -205,14 +204,12 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
     return found
 
 
-def removed_aspects(
-    stage1: StageResult, corrections: Sequence[Correction], board: Board
-) -> frozenset[str]:
-    """Aspects that a correction removed, or left without a sentiment."""
-    once = {board.resolve(a.term) for a in stage1.aspects}
-    once |= {board.resolve(c.target_aspect) for c in corrections if c.applied}
+def removed_aspects(corrections: Sequence[Correction], board: Board) -> frozenset[str]:
+    """Aspects that a review removed, or left without a sentiment, whatever came after."""
     return frozenset(
-        key for key in once if key not in board.aspects or not board.aspects[key].sentiments
+        board.resolve(c.target_aspect)
+        for c in corrections
+        if c.applied and c.source != OVERRIDE and not (c.after and c.after["sentiments"])
     )
 
 

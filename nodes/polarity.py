@@ -61,7 +61,7 @@ class PolarityCounter:
 
     def label(self, word: str | None) -> str | None:
         """A sentence label; one that was not given is no error."""
-        return self.read(word, LABELS) if word else None
+        return self.read(word, LABELS) if word is not None else None
 
 
     def counts(self) -> Counts:

@@ -116,7 +116,7 @@ def build_context(
             return None
         name = names.setdefault(lang.key(term), term)
         said = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
-        if edit.op in ("set_polarity", "confirm_tuple") and said is not None:
+        if said is not None:
             counter.read(said)
         hint = Hint(
             speaker=speaker,
@@ -164,9 +164,9 @@ def known_edits(edits: Iterable[Edit]) -> list[Edit]:
 def _polarity_said(edit: Edit, stage1_polarities: frozenset[str]) -> str | None:
     """The polarity word of an edit, as it was said: the gate judges its spelling."""
     if edit.op == "set_polarity":
-        return edit.value or ""
+        return edit.value
     if edit.op == "confirm_tuple":
-        if edit.target.polarity:
+        if edit.target.polarity is not None:
             return edit.target.polarity
         return next(iter(stage1_polarities)) if len(stage1_polarities) == 1 else None
     return None

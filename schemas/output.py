@@ -36,6 +36,8 @@ class FinalAspect(AspectTuple):
     """An aspect of the final result with its evidence and place in the text."""
 
     evidence: str | None = None
+    # False for evidence that is missing, or that an agent made up: it is not in the text.
+    is_grounded: bool = False
     span: Span | None = None
     confidence: float = 0.0
     is_implicit: bool = False

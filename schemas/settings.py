@@ -150,6 +150,8 @@ class DebateSettings(_Section):
     personas: Mapping[PersonaName, Persona] = Field(default_factory=dict)
     order: tuple[str, ...] = ("epm", "tan", "cj")
     hint_weights: HintWeights = HintWeights()
+    # What memory is injected, and when: not built yet, so nothing may stand here.
+    injection: Annotated[Mapping[str, str], Field(max_length=0)] = Field(default_factory=dict)
 
     @property
     def speakers(self) -> Mapping[str, Persona]:
@@ -227,6 +229,39 @@ class ModeratorSettings(_Section):
         return tuple(sorted(rules, key=RULE_NAMES.index))
 
 
+class MemorySettings(_Section):
+    """Episodic memory. Not built yet: only `off` is accepted."""
+
+    condition: Literal["off"] = "off"
+
+    @field_validator("condition", mode="before")
+    @classmethod
+    def _read_yaml_off(cls, value: object) -> object:
+        # YAML 1.1 reads the word `off` as false.
+        return "off" if value is False else value
+
+
+class ConflictReviewSettings(_Section):
+    """The conflict-review protocol. Not built yet: only the default is accepted."""
+
+    arbiter: Literal["rules"] = "rules"
+
+
+class DemoSettings(_Section):
+    """Few-shot demos. Not built yet: only none are accepted."""
+
+    k: Literal[0] = 0
+    path: None = None
+    pick: Literal["similar"] = "similar"
+
+
+class AuxHfSettings(_Section):
+    """The auxiliary classifier. Not built yet: only switched off is accepted."""
+
+    enabled: Literal[False] = False
+    checkpoint: None = None
+
+
 class PipelineSettings(_Section):
     """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
 
@@ -245,6 +280,8 @@ class PipelineSettings(_Section):
     """
     debate_override: OverrideSettings = OverrideSettings()
     moderator: ModeratorSettings = ModeratorSettings()
+    memory: MemorySettings = MemorySettings()
+    conflict_review: ConflictReviewSettings = ConflictReviewSettings()
 
 
 class RoleSettings(_Section):
@@ -284,7 +321,9 @@ class Settings(_Section):
     """All settings of a run."""
 
     pipeline: PipelineSettings = PipelineSettings()
+    demos: DemoSettings = DemoSettings()
     backend: BackendSettings = BackendSettings()
+    aux_hf: AuxHfSettings = AuxHfSettings()
 
     @model_validator(mode="after")
     def _check_roles(self) -> Self:

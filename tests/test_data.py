@@ -129,10 +129,10 @@ def test_asqp_terms_are_found_in_the_text() -> None:
 
 def test_mabsa_takes_a_word_of_its_own_before_a_part_of_one(tmp_path: Path) -> None:
     lines = "the bags hold one bag .####[['bag', 'x', 'neutral'], ['bag', 'x', 'neutral']]\n"
-    lines += "막걸리집의 걸리버 걸리는####[['걸리', 'x', 'neutral']]\n"
+    lines += "새음식점 음식은 좋고 음식 양도####[['음식', 'x', 'neutral']]\n"
     english, korean = samples_of(written(tmp_path, "m.txt", lines))
     assert tuples(english) == [("bag", 18, 21, "neutral")]  # and a repeated tuple counts once
-    assert tuples(korean) == [("걸리", 6, 8, "neutral")]
+    assert tuples(korean) == [("음식", 5, 7, "neutral")]
 
 
 def test_semeval2014_conflict_is_left_out_and_marks_gold_incomplete() -> None:
@@ -150,9 +150,8 @@ def test_semeval2014_categories_count_only_where_there_are_no_terms(tmp_path: Pa
         "<sentence><text>We sat.</text></sentence></sentences>"
     )
     first, second = samples_of(written(tmp_path, "one line.xml", xml))
-    assert first.aspects == (
-        GoldAspect(polarity="positive", category="food"),  # type: ignore[call-arg]
-    )
+    food = GoldAspect.model_validate({"polarity": "positive", "category": "food"})
+    assert first.aspects == (food,)
     assert second.aspects == ()
     assert [first.uid, second.uid] == ["one_line-00001", "one_line-00001.2"]
 
@@ -305,6 +304,12 @@ def test_csv_unclosed_quote_costs_its_line_only(tmp_path: Path) -> None:
     samples, bad = split(written(tmp_path, "a.csv", f'text\n"never closed\n{rows}'))
     assert [(b.line, b.reason) for b in bad] == [(2, "a quote is opened and not closed.")]
     assert len(samples) == 1200
+
+
+def test_csv_stray_quotes_on_every_line_cost_each_line_once(tmp_path: Path) -> None:
+    samples, bad = split(written(tmp_path, "a.csv", 'text\n"a\n"b\n"c\nd\n'))
+    assert [b.line for b in bad] == [2, 3, 4]
+    assert [s.text for s in samples] == ["d"]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import asyncio
 import json
 import logging
 import os
+import re
 import threading
 import time
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -32,7 +33,8 @@ from tenacity import (
     Retrying,
     retry_if_exception,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 
 from absa.backends import wire
@@ -154,6 +156,14 @@ _Conversation = Generator[_Call, _Outcome, Reply]
 _ClientKey = tuple[str, str, float | None, int | None]
 
 
+async def _kept_open(client: openai.AsyncHttpxClient) -> AsyncGenerator[None]:
+    """Close a client's connections with its event loop, which ends its generators first."""
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
 class _Clients:
     """The clients of one event loop, or of all threads: connections do not cross loops."""
 
@@ -166,6 +176,7 @@ class _Clients:
         self.http = openai.DefaultHttpxClient(timeout=timeout) if threads else None
         self.ahttp = None if threads else openai.DefaultAsyncHttpxClient(timeout=timeout)
         self.slots = asyncio.Semaphore(settings.max_concurrency)
+        self.keeper = _kept_open(self.ahttp) if self.ahttp else None
 
     def chat(self, call: _Call) -> ChatOpenAI:
         role, unsent = call.role, call.dialect.unsent
@@ -260,8 +271,8 @@ class OpenAIBackend:
         """Close the connections of the running event loop."""
         with self._lock:
             clients = self._loops.pop(asyncio.get_running_loop(), None)
-        if clients and clients.ahttp:
-            await clients.ahttp.aclose()
+        if clients and clients.keeper:
+            await clients.keeper.aclose()
 
     # One question, without I/O.
 
@@ -403,6 +414,8 @@ class OpenAIBackend:
         with self._lock:
             if self._threads is None:
                 self._threads = _Clients(self._settings, threads=True)
+                if self._threads.http:
+                    weakref.finalize(self, self._threads.http.close)
             clients = self._threads
 
         def once() -> AIMessage:
@@ -426,6 +439,8 @@ class OpenAIBackend:
                 for closed in [other for other in self._loops if other.is_closed()]:
                     del self._loops[closed]
                 self._loops[loop] = clients
+            if clients.keeper:
+                await anext(clients.keeper)
 
         async def once() -> AIMessage:
             async with clients.slots:
@@ -468,9 +483,8 @@ class _Wait:
     """What the server asks for by `Retry-After`, else jittered exponential backoff."""
 
     def __init__(self, backoff_s: float) -> None:
-        self._backoff = wait_exponential_jitter(
-            initial=backoff_s, max=_LONGEST_WAIT_S, jitter=backoff_s
-        )
+        growing = wait_exponential(multiplier=backoff_s, max=_LONGEST_WAIT_S)
+        self._backoff = growing + wait_random(0, backoff_s)
 
     def __call__(self, state: RetryCallState) -> float:
         asked = _retry_after(state.outcome.exception() if state.outcome else None)
@@ -513,8 +527,15 @@ def _is_transient(error: BaseException) -> bool:
     return status in _BUSY or status >= 500
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_too_long(error: BaseException) -> bool:
     if isinstance(error, ContextOverflowError):
+        return True
+    said = f"{getattr(error, 'code', '')} {getattr(error, 'type', '')} {error}".lower()
+    return bool(re.search(r"context.?(length|size|window)|exceed_context", said))
+
+
+def _is_refusal(error: Exception) -> bool:
+    if _is_too_long(error):
         return False
     if isinstance(error, TypeError):  # the SDK refuses arguments an endpoint does not have
         return any(f"'{name}'" in str(error) for name in _PARAMETERS)
@@ -534,7 +555,7 @@ def _explain(error: Exception) -> tuple[str, str]:
         return f"not a chat completion [{type(error).__name__}]", _NOT_OPENAI_REMEDY
     if _quota_used_up(error):
         remedy = _QUOTA_REMEDY
-    elif isinstance(error, ContextOverflowError):
+    elif _is_too_long(error):
         remedy = _CONTEXT_REMEDY
     else:
         remedy = _REMEDIES.get(status, _SERVER_REMEDY if status >= 500 else _REFUSAL_REMEDY)

@@ -18,6 +18,8 @@ from schemas.errors import AnswerError
 _KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
 """Keywords every strict-mode server knows. Bounds and defaults are not among them."""
 
+_VERDICTS = ("polarity", "action", "value")
+
 _MAX_STARTS = 50
 """How many opening braces of a prose answer are tried before it counts as unreadable."""
 
@@ -41,7 +43,7 @@ def wire_schema(answer: type[Answer]) -> dict[str, Any]:
             return plain(definitions[node["$ref"].rsplit("/", 1)[-1]])
         kept = {key: value for key, value in node.items() if key in _KEPT}
         if "properties" in kept:
-            properties = {name: plain(part) for name, part in kept["properties"].items()}
+            properties = {name: plain(kept["properties"][name]) for name in _order(kept)}
             return {
                 "type": "object",
                 "properties": properties,
@@ -52,6 +54,15 @@ def wire_schema(answer: type[Answer]) -> dict[str, Any]:
 
     result: dict[str, Any] = plain(schema)
     return result
+
+
+def _order(schema: Mapping[str, Any]) -> list[str]:
+    """Evidence before the verdict: a model judges better what it has just quoted."""
+    names = [name for name in schema["properties"] if name != "evidence"]
+    if "evidence" in schema["properties"]:
+        place = next((i for i, name in enumerate(names) if name in _VERDICTS), len(names))
+        names.insert(place, "evidence")
+    return names
 
 
 @cache
@@ -109,8 +120,9 @@ def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
 
     Full lists that a reviewer must not give do not count: they are read as a violation.
     """
-    _, notes = read_answer(answer, output)
-    return [note for note in notes if note.partition(":")[0] not in answer.forbidden]
+    read_answer(answer, output)
+    asked_for = {key: value for key, value in output.items() if key in answer.model_fields}
+    return read_answer(answer, asked_for)[1] if asked_for else []
 
 
 def _number(text: str) -> float | None:

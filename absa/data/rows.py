@@ -153,11 +153,12 @@ def optional_text(value: object, name: str) -> str | None:
 
 
 def find_term(text: str, term: str) -> int:
-    """Return where a term first stands, as a word of its own if it does so; -1 if nowhere."""
-    words = re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text)
-    if words is None:
-        words = re.search(rf"(?<!\w){re.escape(term)}", text)  # 음식은: a particle may follow
-    return words.start() if words else text.find(term)
+    """Return where a term first stands, as a word of its own if it does so; -1 if nowhere.
+
+    A Korean particle may follow directly: in 음식은 the word is 음식.
+    """
+    word = re.search(rf"(?<!\w){re.escape(term)}(?![^\W가-힣])", text)
+    return word.start() if word else text.find(term)
 
 
 def _read_text(value: object) -> str:

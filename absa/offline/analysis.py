@@ -15,10 +15,10 @@ from absa.offline.model import Analysis, Aspect, Clause, Finding, Opinion, Readi
 #: How sure one must be of an aspect to report it, and to keep it for a second look.
 ACCEPT = {"ko": 0.30, "en": 0.34}
 RESERVE = {"ko": 0.22, "en": 0.26}
-_NEUTRAL_ACCEPT = {"ko": 0.75, "en": 0.45}
+_NEUTRAL_ACCEPT = {"ko": 0.75, "en": 0.70}
 #: Share of its termness an aspect keeps without an opinion, and the score of a full link.
-_UNLINKED = 0.4
-_FULL_LINK = 0.6
+_UNLINKED = 0.45
+_FULL_LINK = 0.8
 _NEGATED = {True: -0.8, False: -0.6}
 
 

@@ -11,7 +11,7 @@ from absa.offline.model import Aspect, Clause, Token
 from absa.offline.opinions import Hit
 
 _NOUN = frozenset({"NNG", "NNP", "SL", "XR"})
-_SUBJECT = frozenset({"은", "는", "이", "가", "도", "을", "를", "께서", "만", "ᆫ", "의", "와", "과", "에"})
+_SUBJECT = frozenset("은 는 이 가 도 을 를 께서 만 ᆫ 의 와 과 에".split())
 _DETERMINERS = frozenset(
     {"the", "a", "an", "this", "that", "my", "our", "their", "its", "his", "her", "your", "these"}
 )
@@ -158,6 +158,10 @@ def _trim(
         if token.tag == "SN":
             return 0.2
         value = _korean_termness(token, words)
+        if index + 1 < last and tokens[index + 1].tag == "XSN":
+            # 사용감 is an aspect although 사용 is none.
+            joined = words.aspect_words.get(token.lemma + tokens[index + 1].lemma, 0.35)
+            value = max(value, joined)
         return 0.0 if index in opinion_at and value < 0.5 else value
 
     while last > first and termness(last - 1) < 0.1:
@@ -182,7 +186,7 @@ def _trim(
     )
     head = max(termness(last - 1), 0.9 * words.aspect_words.get(term.lower().replace(" ", ""), 0))
     if tokens[last - 1].tag == "XSN":
-        head = max(head, termness(last - 2), 0.5 if marked else 0.0)
+        head = max(head, termness(last - 2), 0.45 if marked else 0.0)
     if head == _UNKNOWN and marked:
         head = 0.35
     if last - start > 1:

@@ -134,7 +134,7 @@ def negation_english(
 
 
 def negation_korean(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
-    """The negating morphemes around an opinion: 안/못 before it, -지 않다, -ㄹ 수 없다, 이/가 없다."""
+    """The morphemes that negate an opinion: 안/못 before it; -지 않다, -ㄹ 수 없다, 이/가 없다."""
     found: list[int] = []
     for index in range(hit.first - 1, max(-1, hit.first - 3), -1):
         token = tokens[index]

@@ -13,6 +13,8 @@ from absa.offline.model import Token
 _PIECE = 160
 
 _BREAK = re.compile(r"(?<=[.!?\n])\s+|\n+")
+#: A character repeated without end ("가가가…") says nothing after the eighth time.
+_RUN = re.compile(r"([^\s])\1{8,}")
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufff0-\uffff]")
 
 
@@ -60,6 +62,7 @@ def tokenize(text: str) -> list[Token]:
     """Split Korean text into morphemes; emoticons and emoji get the tag ``EMO``."""
     # Same length, so offsets hold: what Kiwi cannot take becomes a space.
     safe = _UNSAFE.sub(" ", text)
+    safe = _RUN.sub(lambda match: match[1] * 8 + " " * (len(match[0]) - 8), safe)
     emotions = {match.start(): match.end() for match in EMOTION_RE.finditer(safe)}
     if emotions:
         safe = EMOTION_RE.sub(lambda match: " " * len(match.group()), safe)

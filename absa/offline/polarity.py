@@ -17,7 +17,7 @@ from absa.offline.model import (
     Token,
 )
 
-_NEUTRAL_BAND = 0.08
+_NEUTRAL_BAND = 0.06
 #: Share of an opinion that reaches an aspect in the next clause, and past a modified noun.
 _NEXT_CLAUSE = 0.4
 _CLAIMED = 0.15

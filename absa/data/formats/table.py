@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -166,38 +167,56 @@ def _find_column(folded: list[str], accepted: tuple[str, ...]) -> int | None:
     return next((folded.index(name) for name in accepted if name in folded), None)
 
 
+class _Lines:
+    """The lines of the file, of which some can be put back."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self._lines = lines
+        self._waiting: deque[Line] = deque()
+
+    def next(self) -> Line | None:
+        return self._waiting.popleft() if self._waiting else next(self._lines, None)
+
+    def put_back(self, lines: list[Line]) -> None:
+        self._waiting.extendleft(reversed(lines))
+
+
 def _records(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[Record | BadLine]:
-    """Yield the records; a quoted cell may hold line ends."""
-    waiting: list[Line] = []  # lines taken back from a quote that was never closed
-    while True:
-        line = waiting.pop(0) if waiting else next(lines, None)
-        if line is None:
-            return
+    """Yield the records of the file."""
+    queue = _Lines(lines)
+    while (line := queue.next()) is not None:
         try:
-            first = line.require_sound()
             if delimiter == "\t":
-                yield Record(line.number, first, [_unquote(c) for c in first.split("\t")])
-                continue
-            taken: list[Line] = []
-            cells = _parse_cells(first, delimiter)
-            text = first
-            while cells is None and len(taken) < MAX_RECORD_LINES:
-                more = waiting.pop(0) if waiting else next(lines, None)
-                if more is None:
-                    break
-                taken.append(more)
-                # Blank lines are not read, so line numbers say how many belong in between.
-                before = taken[-2].number if len(taken) > 1 else line.number
-                text += "\n" * (more.number - before) + more.text
-                cells = _parse_cells(text, delimiter)
-            if cells is None:
-                waiting = taken + waiting
-                raise BadRowError("a quote is opened and not closed.", QUOTE_REMEDY)
-            if any(more.problem for more in taken):
-                next(more for more in taken if more.problem).require_sound()
-            yield Record(line.number, text, cells)
+                text = line.require_sound()
+                yield Record(line.number, text, [_unquote(cell) for cell in text.split("\t")])
+            else:
+                yield _quoted_record(line, queue, delimiter)
         except BadRowError as bad:
             yield source.bad(line.number, bad.reason, bad.remedy, line.text)
+
+
+def _quoted_record(first: Line, queue: _Lines, delimiter: str) -> Record:
+    """Return the record that begins on a line; a quoted cell may hold further lines.
+
+    If it comes to nothing, the further lines are put back: they may be sound on their own.
+    """
+    text = first.require_sound()
+    further: list[Line] = []
+    try:
+        while (cells := _parse_cells(text, delimiter)) is None:
+            line = queue.next()
+            if line is None or len(further) == MAX_RECORD_LINES:
+                further += [line] if line else []
+                raise BadRowError("a quote is opened and not closed.", QUOTE_REMEDY)
+            # Blank lines are not read; the line numbers tell how many belong in between.
+            text += "\n" * (line.number - (further or [first])[-1].number) + line.text
+            further.append(line)
+    except BadRowError:
+        queue.put_back(further)
+        raise
+    for line in further:
+        line.require_sound()
+    return Record(first.number, text, cells)
 
 
 def _parse_cells(text: str, delimiter: str) -> list[str] | None:

@@ -1,0 +1,65 @@
+"""The embedded analyst: one object that answers for every agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absa.offline import conflict, debate, reading, reviews, stage1
+from absa.offline.analysis import AnalysisCache, analyse
+from absa.offline.model import Analysis
+
+_INDEPENDENT: dict[str, Callable[[Analysis], dict[str, Any]]] = {
+    "ate": stage1.ate,
+    "atsa": stage1.atsa,
+    "validator": stage1.validator,
+    "extract": stage1.extract,
+}
+_REVIEWS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
+    "judge": debate.judge,
+    "persona_judge": debate.persona_judge,
+    "ate_review": reviews.ate_review,
+    "atsa_review": reviews.atsa_review,
+    "validator_review": reviews.validator_review,
+}
+_PERSPECTIVES = frozenset({"p_neg", "p_imp", "p_lit"})
+_REVIEWERS = frozenset({"review_a", "review_b", "review_c"})
+_PERSONAS = frozenset({"analyst", "critic", "empath"})
+
+
+class OfflineAnalyst:
+    """Plays every role from one shared analysis of the text.
+
+    Answers depend on the role and its inputs alone; the object may be shared between threads.
+    """
+
+    def __init__(self, read: Callable[[str, str | None], Analysis] = analyse) -> None:
+        """Take another ``read`` to put a better analyser under the same roles."""
+        self._analysis = AnalysisCache(read)
+
+    def answer(self, role: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The agent's answer as JSON values.
+
+        Args:
+            role: The agent's name; a name that is none of the known ones with a ``persona``
+                among its inputs speaks in the debate.
+            inputs: ``text``, ``lang`` and what the role sees of the others.
+
+        Raises:
+            ValueError: The role is unknown and no persona describes it.
+        """
+        text, lang = reading.word(inputs.get("text")), inputs.get("lang")
+        analysis = self._analysis(text, lang if isinstance(lang, str) else None)
+        if role in _INDEPENDENT:
+            return _INDEPENDENT[role](analysis)
+        if role in _REVIEWS:
+            return _REVIEWS[role](analysis, inputs)
+        if role in _PERSPECTIVES:
+            return conflict.perspective(role, analysis)
+        if role in _REVIEWERS:
+            return conflict.review(role, analysis, inputs)
+        if role in _PERSONAS:
+            return debate.persona_turn(role, analysis, inputs)
+        if role in ("epm", "tan", "cj") or isinstance(inputs.get("persona"), Mapping):
+            return debate.speaker(role, analysis, inputs)
+        raise ValueError(f"the offline analyst knows no role {role!r}")

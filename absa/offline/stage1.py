@@ -1,0 +1,256 @@
+"""The independent roles: ate, atsa, validator, and the joint call `extract`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from absa.offline import lens
+from absa.offline.lexicon import lexicon
+from absa.offline.model import (
+    CONTRAST,
+    MIXED,
+    NEGATIVE,
+    NEUTRAL,
+    POSITIVE,
+    Analysis,
+    Finding,
+)
+from absa.offline.polarity import polarity_of
+from absa.offline.reading import key
+
+_MAX_RISKS = 20
+
+
+def span(finding: Finding) -> dict[str, int]:
+    """The offsets of a finding's term."""
+    return {"start": finding.aspect.start, "end": finding.aspect.end}
+
+
+def ate(analysis: Analysis) -> dict[str, Any]:
+    """Opinionated noun phrases; where none is named, what the text judges as a whole."""
+    aspects: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for finding in lens.distinct(analysis):
+        term = key(finding.aspect.term)
+        if term in seen:
+            continue
+        seen.add(term)
+        aspects.append(
+            {
+                "term": finding.aspect.term,
+                "span": span(finding),
+                "confidence": finding.confidence,
+                "rationale": "judged in its clause"
+                if finding.clause_reading.opinion
+                else "named among judged aspects",
+            }
+        )
+    if not aspects and analysis.overall is not None and lens.implicit_term(analysis):
+        aspects.append(
+            {
+                "term": lens.implicit_term(analysis),
+                "span": None,
+                "confidence": round(analysis.overall.confidence - 0.1, 3),
+                "rationale": "an opinion without a named aspect",
+            }
+        )
+    return {"aspects": aspects}
+
+
+def atsa(analysis: Analysis) -> dict[str, Any]:
+    """The polarity of each aspect's clause, negation applied."""
+    sentiments: list[dict[str, Any]] = []
+    for finding in lens.distinct(analysis):
+        reading = finding.clause_reading
+        quoted = lens.evidence(analysis, reading)
+        sentiments.append(
+            {
+                "aspect_ref": finding.aspect.term,
+                "polarity": reading.polarity,
+                "opinion_term": quoted or None,
+                "evidence": quoted or lens.clause_text(analysis, finding),
+                "confidence": reading.confidence,
+                "is_implicit": False,
+            }
+        )
+    if not sentiments and analysis.overall is not None and lens.implicit_term(analysis):
+        quoted = lens.evidence(analysis, analysis.overall)
+        sentiments.append(
+            {
+                "aspect_ref": lens.implicit_term(analysis),
+                "polarity": analysis.overall.polarity,
+                "opinion_term": quoted or None,
+                "evidence": quoted,
+                "confidence": round(analysis.overall.confidence - 0.05, 3),
+                "is_implicit": True,
+            }
+        )
+    return {"aspect_sentiments": sentiments}
+
+
+def extract(analysis: Analysis) -> dict[str, Any]:
+    """Aspects, polarities and evidence in one answer."""
+    spans = {key(item["term"]): item["span"] for item in ate(analysis)["aspects"]}
+    return {
+        "tuples": [
+            {
+                "aspect_term": item["aspect_ref"],
+                "span": spans.get(key(item["aspect_ref"])),
+                "polarity": item["polarity"],
+                "evidence": item["evidence"],
+                "confidence": item["confidence"],
+                "is_implicit": item["is_implicit"],
+            }
+            for item in atsa(analysis)["aspect_sentiments"]
+        ]
+    }
+
+
+def _clause_scores(analysis: Analysis) -> list[tuple[float, float]]:
+    """Per clause: how much is said for and against."""
+    scores = [(0.0, 0.0)] * len(analysis.clauses)
+    for opinion in analysis.opinions:
+        if opinion.weak:
+            continue
+        plus, minus = scores[opinion.clause]
+        if opinion.score > 0:
+            scores[opinion.clause] = (plus + opinion.score, minus)
+        else:
+            scores[opinion.clause] = (plus, minus - opinion.score)
+    return scores
+
+
+def _risk(kind: str, severity: str, start: int, end: int, why: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "severity": severity,
+        "span": {"start": start, "end": end},
+        "description": why,
+    }
+
+
+def contrast_risks(analysis: Analysis) -> list[dict[str, Any]]:
+    """Contrasts whose marker does not divide the polarities.
+
+    A marker with praise on one side and blame on the other is the easy case and no risk. It is
+    one where a side holds both and an aspect of that side has to be given one of them.
+    """
+    scores = _clause_scores(analysis)
+    judged = {finding.aspect.clause for finding in analysis.findings}
+    risks = []
+    for number, clause in enumerate(analysis.clauses):
+        if clause.link != CONTRAST or not number:
+            continue
+        before = analysis.clauses[number - 1]
+        for side in (number - 1, number):
+            plus, minus = scores[side]
+            if side in judged and min(plus, minus) >= 0.4 and max(plus, minus) < 2 * min(
+                plus, minus
+            ):
+                risks.append(
+                    _risk(
+                        "CONTRAST_SCOPE",
+                        "mid",
+                        before.start,
+                        clause.end,
+                        "both polarities on one side of the contrast",
+                    )
+                )
+                break
+    return risks
+
+
+def negation_risks(analysis: Analysis) -> list[dict[str, Any]]:
+    """Negators that reach no opinion although an aspect of their clause is called positive."""
+    used = analysis.used_negators
+    by_clause = {
+        finding.aspect.clause: finding
+        for finding in analysis.findings
+        if finding.clause_reading.polarity == POSITIVE and finding.clause_reading.opinion
+    }
+    risks = []
+    number = 0
+    for index in analysis.negators:
+        while number + 1 < len(analysis.clauses) and analysis.clauses[number].last <= index:
+            number += 1
+        finding = by_clause.get(number)
+        if index in used or finding is None:
+            continue
+        clause = analysis.clauses[number]
+        near = finding.clause_reading.opinion
+        if near is not None and abs(index - near.first) <= 8:
+            risks.append(
+                _risk(
+                    "NEGATION_SCOPE",
+                    "mid",
+                    clause.start,
+                    clause.end,
+                    "a negation that may or may not reach the opinion",
+                )
+            )
+    return risks
+
+
+def irony_risks(analysis: Analysis) -> list[dict[str, Any]]:
+    """Set phrases of irony next to praise."""
+    lowered = analysis.text.lower()
+    if len(lowered) != len(analysis.text):
+        lowered = analysis.text
+    if not any(opinion.score > 0 for opinion in analysis.opinions):
+        return []
+    for cue in lexicon(analysis.lang).irony:
+        at = lowered.find(cue)
+        if at >= 0:
+            return [_risk("IRONY", "mid", at, at + len(cue), "a phrase often meant ironically")]
+    return []
+
+
+def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
+    """Aspects reported without any words that judge them."""
+    return [
+        _risk(
+            "EVIDENCE_GAP",
+            "low",
+            finding.aspect.start,
+            finding.aspect.end,
+            f"nothing judges {finding.aspect.term}",
+        )
+        for finding in lens.distinct(analysis)
+        if finding.clause_reading.opinion is None
+    ]
+
+
+def sentence_label(analysis: Analysis) -> tuple[str, float] | None:
+    """The label of the whole text where its opinions leave little doubt."""
+    plus = sum(o.score for o in analysis.opinions if o.score > 0 and not o.weak)
+    minus = -sum(o.score for o in analysis.opinions if o.score < 0 and not o.weak)
+    if max(plus, minus) < 0.4:
+        return None
+    if min(plus, minus) >= 0.4:
+        named = {
+            finding.clause_reading.polarity
+            for finding in analysis.findings
+            if finding.clause_reading.opinion
+        }
+        return (MIXED, 0.6) if {POSITIVE, NEGATIVE} <= named else None
+    confidence = 0.5 + 0.2 * min(1.0, abs(plus - minus))
+    return polarity_of(plus - minus), round(confidence, 3)
+
+
+def validator(analysis: Analysis) -> dict[str, Any]:
+    """Structural risks, only where they are real, and a label for the sentence."""
+    risks = [
+        *negation_risks(analysis),
+        *contrast_risks(analysis),
+        *irony_risks(analysis),
+        *gap_risks(analysis),
+    ]
+    answer: dict[str, Any] = {
+        "structural_risks": risks[:_MAX_RISKS],
+        # ATSA's answer is unknown here, so a flip would be a guess: reviews decide on flips.
+        "correction_proposals": [],
+    }
+    suggestion = sentence_label(analysis)
+    if suggestion is not None and suggestion[0] != NEUTRAL:
+        answer["suggested_label"], answer["confidence"] = suggestion
+    return answer

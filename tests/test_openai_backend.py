@@ -1,0 +1,676 @@
+"""The OpenAI backend against a real HTTP server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from openai_server import (
+    Body,
+    Response,
+    Server,
+    calls_tool,
+    fails,
+    free_port_url,
+    says,
+    serve,
+    wait_until,
+)
+
+from absa.backends import wire
+from absa.backends.openai import NO_KEY, OPENAI_URL, OpenAIBackend, _Wait
+from schemas.answers import (
+    Answer,
+    AteAnswer,
+    AteReviewAnswer,
+    AtsaAnswer,
+    AtsaReviewAnswer,
+    JudgeAnswer,
+    TurnAnswer,
+    ValidatorAnswer,
+)
+from schemas.backend import Ask, Reply
+from schemas.errors import AnswerError, BackendError
+from schemas.settings import BackendSettings
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+
+GOOD = {"aspects": [{"term": "가격", "confidence": 0.9}]}
+KEY = "sk-test-0123456789-secret"
+MODES = ("json_schema", "tool", "text")
+
+AskFn = Callable[[OpenAIBackend, Ask], Reply]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "LANGSMITH_TRACING"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> AskFn:
+    """Both ways to ask; each behaviour must hold for both."""
+    if request.param == "sync":
+        return lambda backend, question: backend.ask(question)
+    return lambda backend, question: asyncio.run(backend.aask(question))
+
+
+def backend(server: Server | None = None, **settings: Any) -> OpenAIBackend:
+    given: dict[str, Any] = {"kind": "openai", "model": "m", "max_retries": 3, "timeout_s": 5.0}
+    given["base_url"] = server.url if server else None
+    return OpenAIBackend(BackendSettings(**{**given, **settings}), backoff_s=0)
+
+
+def question(node: str = "ate", answer: type[Answer] = AteAnswer) -> Ask:
+    return Ask(
+        node=node,
+        turn=0,
+        uid="u1",
+        system="the prompt",
+        user='{"review": "가격은 비싸요."}',
+        prompt_sha256="0" * 64,
+        inputs={},
+        answer=answer,
+    )
+
+
+def mode_of(request: Body) -> str:
+    if "response_format" in request:
+        return "json_schema"
+    return "tool" if "tools" in request else "text"
+
+
+def refusing(*modes: str, status: int = 400) -> Callable[[Body], Response]:
+    """A server that refuses some ways of asking for structure."""
+
+    def rule(request: Body) -> Response:
+        mode = mode_of(request)
+        if mode in modes:
+            return fails(status, f"{mode} is not supported")
+        return (
+            calls_tool(GOOD) if mode == "tool" else says(f"Sure:\n```json\n{json.dumps(GOOD)}\n```")
+        )
+
+    return rule
+
+
+# What is asked and what comes back.
+
+
+def test_reply_carries_answer_usage_model_seed_and_time(server: Server, ask: AskFn) -> None:
+    server.script = [says(GOOD, tokens=(100, 20), delay_s=0.05)]
+    reply = ask(backend(server, seed=7), question())
+    assert reply.output == GOOD
+    assert reply.usage == {"prompt_tokens": 100, "completion_tokens": 20}
+    assert (reply.backend, reply.model, reply.seed) == ("openai", "m", 7)
+    assert (reply.attempts, reply.cached, reply.notes) == (1, False, ())
+    assert reply.latency_ms is not None
+    assert 50 <= reply.latency_ms < 5000
+
+
+def test_request_is_prompt_then_data_with_seed_temperature_and_schema(
+    server: Server, ask: AskFn
+) -> None:
+    server.script = [says(GOOD)]
+    ask(backend(server, seed=7, temperature=0.3), question())
+    (request,) = server.requests
+    assert request["messages"] == [
+        {"role": "system", "content": "the prompt"},
+        {"role": "user", "content": '{"review": "가격은 비싸요."}'},
+    ]
+    assert (request["model"], request["seed"], request["temperature"]) == ("m", 7, 0.3)
+    assert request["response_format"] == wire.response_format(AteAnswer)
+    assert not request.get("stream")
+
+
+def test_role_settings_override_the_common_ones(server: Server) -> None:
+    server.rule = lambda _: says(GOOD)
+    role = {"model": "big", "temperature": 1.0, "seed": 9}
+    asked = backend(server, roles={"ate": role})
+    assert asked.ask(question("ate")).model == "big"
+    assert asked.ask(question("atsa")).model == "m"
+    first, second = server.requests
+    assert (first["model"], first["temperature"], first["seed"]) == ("big", 1.0, 9)
+    assert (second["model"], second["temperature"], second["seed"]) == ("m", 0.0, 0)
+
+
+def test_role_may_live_on_another_server(server: Server) -> None:
+    with serve() as other:
+        server.rule = other.rule = lambda _: says(GOOD)
+        asked = backend(server, roles={"ate": {"base_url": other.url}})
+        asked.ask(question("ate"))
+        asked.ask(question("atsa"))
+    assert (len(server.requests), len(other.requests)) == (1, 1)
+
+
+def test_answer_without_usage_leaves_usage_unknown(server: Server, ask: AskFn) -> None:
+    response = says(GOOD)
+    assert isinstance(response.body, dict)
+    del response.body["usage"]
+    server.script = [response]
+    assert ask(backend(server), question()).usage is None
+
+
+# What a server can do is learnt from what it refuses.
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 501])
+def test_refused_response_format_falls_back_to_a_tool_and_is_remembered(
+    server: Server, ask: AskFn, status: int
+) -> None:
+    server.rule = refusing("json_schema", status=status)
+    asked = backend(server)
+    first, second = ask(asked, question()), ask(asked, question("atsa"))
+    assert first.output == second.output == GOOD
+    assert [mode_of(request) for request in server.requests] == ["json_schema", "tool", "tool"]
+    assert (first.attempts, second.attempts) == (2, 1)
+    assert second.notes == ("asked by tool: response_format was refused",)
+
+
+def test_refused_tools_too_fall_back_to_json_text(server: Server, ask: AskFn) -> None:
+    server.rule = refusing("json_schema", "tool")
+    asked = backend(server)
+    assert ask(asked, question()).output == GOOD
+    ask(asked, question())
+    assert [mode_of(request) for request in server.requests] == [*MODES, "text"]
+
+
+def test_refusal_of_one_model_says_nothing_about_another(server: Server) -> None:
+    server.rule = lambda request: (
+        refusing("json_schema")(request) if request["model"] == "m" else says(GOOD)
+    )
+    asked = backend(server, roles={"atsa": {"model": "other"}})
+    asked.ask(question("ate"))
+    asked.ask(question("atsa"))
+    assert mode_of(server.requests[-1]) == "json_schema"
+
+
+def test_request_refused_in_every_form_teaches_nothing(server: Server, ask: AskFn) -> None:
+    server.script = [fails(400, "first words"), fails(400), fails(400)]
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server)
+    with pytest.raises(BackendError, match="HTTP 400.*first words"):
+        ask(asked, question())
+    ask(asked, question())
+    assert mode_of(server.requests[-1]) == "json_schema"
+
+
+@pytest.mark.parametrize("name", ["temperature", "seed"])
+def test_refused_parameter_is_no_longer_sent(server: Server, ask: AskFn, name: str) -> None:
+    server.rule = lambda request: (
+        fails(400, f"Unsupported parameter: '{name}'") if name in request else says(GOOD)
+    )
+    asked = backend(server, seed=7)
+    ask(asked, question())
+    reply = ask(asked, question())
+    assert [name in request for request in server.requests] == [True, False, False]
+    assert {mode_of(request) for request in server.requests} == {"json_schema"}
+    assert reply.seed == (None if name == "seed" else 7)
+    assert reply.notes == (f"{name} not sent: m does not take it",)
+
+
+def test_tool_is_the_answer_schema_and_must_be_called(server: Server) -> None:
+    server.rule = refusing("json_schema")
+    backend(server).ask(question())
+    request = server.requests[-1]
+    assert request["tools"] == [wire.tool(AteAnswer)]
+    assert request["tool_choice"]["function"]["name"] == "AteAnswer"
+
+
+def test_prompt_too_long_is_not_a_refusal(server: Server, ask: AskFn) -> None:
+    server.script = [fails(400, "too long", code="context_length_exceeded")]
+    with pytest.raises(BackendError, match="larger context"):
+        ask(backend(server), question())
+    assert len(server.requests) == 1
+
+
+# Reading what models write.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"```json\n{json.dumps(GOOD)}\n```", id="fenced"),
+        pytest.param(f"Here you are: {json.dumps(GOOD)} Bye {{}}", id="prose around"),
+        pytest.param(f"<think>{{hm}} {{}}</think>{json.dumps(GOOD)}", id="thoughts"),
+        pytest.param(f'{{"example": 1}} {json.dumps(GOOD)}', id="another object first"),
+    ],
+)
+def test_json_is_found_in_what_a_model_writes_around_it(
+    server: Server, ask: AskFn, text: str
+) -> None:
+    server.script = [says(text)]
+    reply = ask(backend(server), question())
+    assert (reply.output, reply.attempts) == (GOOD, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"aspects": [{"term": "가격"', id="broken off"),
+        pytest.param("I cannot say.", id="prose"),
+        pytest.param("", id="empty"),
+        pytest.param("[]", id="a list"),
+        pytest.param('{"other": 1}', id="other keys"),
+        pytest.param('{"aspects": "none"}', id="no list"),
+        pytest.param('{"aspects": ' * 5000, id="nested without end"),
+    ],
+)
+def test_unreadable_answer_is_shown_to_the_model_once(
+    server: Server, ask: AskFn, text: str
+) -> None:
+    server.script = [says(text), says(GOOD)]
+    reply = ask(backend(server), question())
+    assert reply.output == GOOD
+    assert reply.attempts == 2
+    assert reply.usage == {"prompt_tokens": 22, "completion_tokens": 14}
+    assert reply.notes[0].startswith("repaired: ")
+    first, second = server.requests
+    assert second["messages"][:2] == first["messages"]
+    shown = [message["content"] for message in second["messages"][2:]]
+    assert shown[:-1] == ([text[:4000]] if text else [])
+    assert "could not be read" in shown[-1]
+
+
+def test_truncated_answer_is_repaired_like_any_other(server: Server, ask: AskFn) -> None:
+    server.script = [says('{"aspects": [', finish="length"), says(GOOD)]
+    reply = ask(backend(server), question())
+    assert (reply.output, reply.attempts) == (GOOD, 2)
+    assert reply.usage == {"prompt_tokens": 22, "completion_tokens": 14}
+
+
+def test_broken_tool_arguments_are_repaired(server: Server, ask: AskFn) -> None:
+    server.script = [fails(400), calls_tool('{"aspects": '), calls_tool(GOOD)]
+    assert ask(backend(server), question()).output == GOOD
+
+
+def test_answer_unreadable_twice_is_an_error_with_the_raw_answer(
+    server: Server, ask: AskFn
+) -> None:
+    server.script = [says("nothing"), says("nothing again")]
+    with pytest.raises(BackendError, match="could not be read.*larger") as caught:
+        ask(backend(server), question())
+    error = caught.value
+    assert (error.node, error.turn, error.raw, error.attempts) == ("ate", 0, "nothing again", 2)
+    assert not error.retryable
+    assert error.details["usage"] == {"prompt_tokens": 22, "completion_tokens": 14}
+
+
+def test_partly_readable_answer_survives_a_failed_repair(server: Server, ask: AskFn) -> None:
+    partly = {"aspects": [{"term": "가격"}, {"no": "term"}]}
+    server.script = [says(partly), says("nothing")]
+    reply = ask(backend(server), question())
+    assert reply.output == partly
+    assert reply.notes[0].startswith("not repaired: aspects.1")
+
+
+def test_full_list_of_a_reviewer_is_a_violation_to_record_not_to_repair(
+    server: Server, ask: AskFn
+) -> None:
+    given = {"aspect_review": [], "aspects": []}
+    server.script = [says(given)]
+    reply = ask(backend(server), question("ate_review", AteReviewAnswer))
+    assert (reply.output, reply.attempts) == (given, 1)
+
+
+def test_output_can_always_be_written_to_a_utf8_json_file(server: Server, ask: AskFn) -> None:
+    text = (
+        '{"aspects": [{"term": "\\ud83d", "confidence": NaN}, {"term": "a", "confidence": 1e999}]}'
+    )
+    server.script = [says(text)]
+    output = ask(backend(server), question()).output
+    assert json.dumps(output, ensure_ascii=False, allow_nan=False).encode()
+
+
+# Busy, failing and missing servers.
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
+def test_transient_failure_is_asked_again(server: Server, ask: AskFn, status: int) -> None:
+    server.script = [fails(status), fails(status), says(GOOD)]
+    reply = ask(backend(server), question())
+    assert (reply.output, reply.attempts) == (GOOD, 3)
+    assert {mode_of(request) for request in server.requests} == {"json_schema"}
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(429, "max_concurrency"), (500, "try again later")])
+def test_retries_end_with_an_error_that_names_status_and_remedy(
+    server: Server, ask: AskFn, status: int, remedy: str
+) -> None:
+    server.rule = lambda _: fails(status, "words of the server")
+    with pytest.raises(BackendError, match=f"HTTP {status} after 3 attempts.*{remedy}") as caught:
+        ask(backend(server, max_retries=2), question())
+    assert len(server.requests) == caught.value.attempts == 3
+    assert "words of the server" in (caught.value.raw or "")
+    assert caught.value.details["status"] == status
+
+
+def test_used_up_quota_is_not_asked_again(server: Server, ask: AskFn) -> None:
+    server.rule = lambda _: fails(429, code="insufficient_quota")
+    with pytest.raises(BackendError, match="billing"):
+        ask(backend(server), question())
+    assert len(server.requests) == 1
+
+
+def test_retry_after_zero_beats_the_backoff(server: Server, ask: AskFn) -> None:
+    server.script = [fails(429, Retry_After="0"), says(GOOD)]
+    settings = BackendSettings(kind="openai", model="m", base_url=server.url)
+    start = time.monotonic()
+    ask(OpenAIBackend(settings, backoff_s=30), question())
+    assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize(
+    ("header", "shortest", "longest"),
+    [
+        pytest.param("7", 7, 7, id="seconds"),
+        pytest.param("86400", 60, 60, id="capped"),
+        pytest.param("in a while", 0.5, 1.0, id="not understood"),
+        pytest.param(None, 0.5, 1.0, id="not given"),
+        pytest.param(
+            format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True), 60, 60, id="date"
+        ),
+    ],
+)
+def test_wait_is_what_the_server_asks_for(
+    header: str | None, shortest: float, longest: float
+) -> None:
+    error = Exception()
+    error.response = SimpleNamespace(headers={"retry-after": header} if header else {})  # type: ignore[attr-defined]
+    state = SimpleNamespace(attempt_number=1, outcome=SimpleNamespace(exception=lambda: error))
+    assert shortest <= _Wait(0.5)(state) <= longest  # type: ignore[arg-type]
+
+
+def test_waits_grow_and_are_jittered() -> None:
+    def waits(attempt: int) -> set[float]:
+        state = SimpleNamespace(attempt_number=attempt, outcome=None)
+        return {_Wait(0.5)(state) for _ in range(50)}  # type: ignore[arg-type]
+
+    assert len(waits(1)) > 1
+    assert max(waits(1)) <= 1.0 < min(waits(3)) < max(waits(12)) <= 61
+
+
+def test_hanging_server_times_out(server: Server, ask: AskFn) -> None:
+    server.rule = lambda _: says(GOOD, delay_s=30)
+    with pytest.raises(BackendError, match="no answer in time after 2 attempts.*timeout_s"):
+        ask(backend(server, timeout_s=0.1, max_retries=1), question())
+
+
+def test_missing_server_is_named_with_a_remedy(ask: AskFn) -> None:
+    url = free_port_url()
+    with pytest.raises(BackendError, match=r"127\.0\.0\.1:\d+: no connection.*base_url"):
+        ask(backend(base_url=url, max_retries=1), question())
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param(Response(200, "<html>welcome</html>"), id="a web page"),
+        pytest.param(Response(200, {"choices": []}), id="no choices"),
+        pytest.param(Response(200, {"choices": None}), id="null choices"),
+        pytest.param(Response(200, {"hello": 1}), id="another API"),
+    ],
+)
+def test_something_else_at_the_address_is_an_error_at_once(
+    server: Server, ask: AskFn, response: Response
+) -> None:
+    server.rule = lambda _: response
+    with pytest.raises(BackendError, match="not a chat completion.*OpenAI-compatible"):
+        ask(backend(server), question())
+    assert len(server.requests) == 1
+
+
+def test_error_in_the_body_of_a_200_counts_as_its_status(server: Server, ask: AskFn) -> None:
+    busy = Response(200, {"error": {"code": 502, "message": "upstream"}, "choices": []})
+    server.script = [busy, says(GOOD)]
+    assert ask(backend(server), question()).attempts == 2
+
+
+def test_failed_repair_request_keeps_the_first_answer_as_raw(server: Server, ask: AskFn) -> None:
+    server.script = [says("nothing")]
+    server.rule = lambda _: fails(500)
+    with pytest.raises(BackendError, match="HTTP 500") as caught:
+        ask(backend(server, max_retries=1), question())
+    assert (caught.value.raw, caught.value.attempts) == ("nothing", 3)
+
+
+# Keys.
+
+
+def test_key_comes_from_the_environment(
+    server: Server, ask: AskFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.script = [says(GOOD)]
+    ask(backend(server), question())
+    assert server.keys == [f"Bearer {KEY}"]
+
+
+def test_own_server_needs_no_key(server: Server, ask: AskFn) -> None:
+    server.script = [says(GOOD)]
+    ask(backend(server), question())
+    assert server.keys == [f"Bearer {NO_KEY}"]
+
+
+def test_missing_key_for_openai_itself_is_said_before_any_request(ask: AskFn) -> None:
+    with pytest.raises(BackendError, match="OPENAI_API_KEY") as caught:
+        ask(backend(base_url=OPENAI_URL), question())
+    assert caught.value.attempts == 0
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_key_is_in_no_error_even_if_the_server_repeats_it(
+    server: Server, ask: AskFn, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.rule = lambda _: fails(status, f"wrong key {KEY}")
+    with pytest.raises(BackendError, match=f"HTTP {status}") as caught:
+        ask(backend(server, max_retries=1), question())
+    error: BaseException | None = caught.value
+    assert "wrong key ***" in caught.value.raw  # type: ignore[operator]
+    while error is not None:  # nor in any error a traceback would show with it
+        assert KEY not in f"{error} {vars(error)}"
+        error = error.__cause__ or error.__context__
+
+
+def test_nothing_is_traced_unless_asked_for(server: Server) -> None:
+    from langsmith.utils import tracing_is_enabled
+
+    server.script = [says(GOOD)]
+    backend(server).ask(question())
+    assert not tracing_is_enabled()
+
+
+# Concurrency and event loops.
+
+
+def test_ceiling_holds_for_threads(server: Server) -> None:
+    server.rule = lambda _: says(GOOD, delay_s=0.03)
+    asked = backend(server, max_concurrency=2)
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(asked.ask, [question()] * 8))
+    assert len(replies) == 8
+    assert server.peak == 2
+
+
+def test_ceiling_holds_for_an_event_loop(server: Server) -> None:
+    server.rule = lambda _: says(GOOD, delay_s=0.03)
+    asked = backend(server, max_concurrency=3)
+
+    async def many() -> list[Reply]:
+        return await asyncio.gather(*(asked.aask(question()) for _ in range(9)))
+
+    assert len(asyncio.run(many())) == 9
+    assert server.peak == 3
+
+
+def test_latency_excludes_waiting_for_a_slot(server: Server) -> None:
+    server.rule = lambda _: says(GOOD, delay_s=0.1)
+    asked = backend(server, max_concurrency=1)
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(asked.ask, [question()] * 4))
+    assert min(reply.latency_ms or 0 for reply in replies) >= 100
+    assert sorted(reply.latency_ms or 0 for reply in replies)[1] < 300
+
+
+def test_slot_is_free_while_a_retry_waits(server: Server) -> None:
+    server.script = [fails(429, Retry_After="1"), says(GOOD), says(GOOD)]
+    asked = backend(server, max_concurrency=1)
+
+    async def both() -> float:
+        slow = asyncio.create_task(asked.aask(question()))
+        while not server.requests:
+            await asyncio.sleep(0.005)
+        start = time.monotonic()
+        await asked.aask(question())
+        quick = time.monotonic() - start
+        await slow
+        return quick
+
+    assert asyncio.run(both()) < 0.9
+
+
+def test_one_backend_serves_one_event_loop_after_another(server: Server) -> None:
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server)
+    for _ in range(3):
+        assert asyncio.run(asked.aask(question())).output == GOOD
+
+
+def test_one_backend_serves_event_loops_of_several_threads(server: Server) -> None:
+    server.rule = lambda _: says(GOOD, delay_s=0.02)
+    asked = backend(server)
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda _: asyncio.run(asked.aask(question())), range(8)))
+    assert [reply.output for reply in replies] == [GOOD] * 8
+
+
+def test_clients_of_closed_event_loops_are_let_go(server: Server) -> None:
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server)
+    for _ in range(3):
+        asyncio.run(asked.aask(question()))
+    assert len(asked._loops) == 1
+
+
+def test_closed_backend_opens_anew(server: Server) -> None:
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server)
+
+    async def twice() -> None:
+        await asked.aask(question())
+        await asked.aclose()
+        await asked.aask(question())
+
+    asyncio.run(twice())
+    asked.ask(question())
+    asked.close()
+    assert asked.ask(question()).output == GOOD
+
+
+def test_async_question_never_blocks_the_loop(server: Server) -> None:
+    blockbuster = pytest.importorskip("blockbuster")
+    server.rule = refusing("json_schema")
+    asked = backend(server)
+
+    async def watched() -> Reply:
+        with blockbuster.blockbuster_ctx():
+            return await asked.aask(question())
+
+    assert asyncio.run(watched()).output == GOOD
+
+
+def test_cancelled_question_gives_its_slot_back(server: Server) -> None:
+    server.script = [says(GOOD, delay_s=30)]
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server, max_concurrency=1)
+
+    async def cancel_then_ask() -> Reply:
+        task = asyncio.create_task(asked.aask(question()))
+        while not server.requests:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await asked.aask(question())
+
+    assert asyncio.run(cancel_then_ask()).output == GOOD
+
+
+def test_connections_are_reused(server: Server) -> None:
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server)
+    before = threading.active_count()
+    for _ in range(5):
+        asked.ask(question())
+    # The server keeps one thread per connection.
+    assert wait_until(lambda: threading.active_count() - before <= 1)
+
+
+# The schema on the wire.
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        AteAnswer,
+        AtsaAnswer,
+        ValidatorAnswer,
+        TurnAnswer,
+        JudgeAnswer,
+        AteReviewAnswer,
+        AtsaReviewAnswer,
+    ],
+)
+def test_wire_schema_is_what_strict_mode_accepts(answer: type[Answer]) -> None:
+    allowed = {"type", "enum", "anyOf", "items", "properties", "required", "additionalProperties"}
+
+    def check(node: Any) -> None:
+        assert isinstance(node, dict)
+        assert node.keys() <= allowed
+        assert "type" in node or "anyOf" in node
+        if node.get("type") == "object":
+            assert node["properties"]
+            assert node["required"] == list(node["properties"])
+            assert node["additionalProperties"] is False
+        if node.get("type") == "array":
+            check(node["items"])
+        for part in [*node.get("properties", {}).values(), *node.get("anyOf", [])]:
+            check(part)
+
+    schema = wire.wire_schema(answer)
+    assert schema["type"] == "object"
+    check(schema)
+    assert "integer" not in json.dumps(schema), "a model is never asked to count characters"
+
+
+def test_evidence_is_asked_for_before_the_verdict_on_it() -> None:
+    items = wire.wire_schema(AtsaAnswer)["properties"]["aspect_sentiments"]["items"]
+    assert items["required"][:3] == ["aspect_ref", "evidence", "polarity"]
+
+
+def test_wire_schema_is_built_once() -> None:
+    assert wire.wire_schema(AteAnswer) is wire.wire_schema(AteAnswer)
+
+
+def test_hostile_answer_is_read_in_bounded_time() -> None:
+    start = time.monotonic()
+    with pytest.raises(AnswerError):
+        wire.parse('{"a": ' * 100_000, AteAnswer)
+    assert time.monotonic() - start < 5
