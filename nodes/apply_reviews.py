@@ -58,6 +58,8 @@ def apply_reviews(state: State) -> ApplyUpdate:
     for opinion in state["atsa_reviews"].sentiment_review:
         if opinion.action not in NOT_CORRECTIONS:
             log.append(apply_sentiment_review(board, opinion, counter))
+    if (validation := state["stage2_validation"]) is not None:
+        counter.label(validation.suggested_label)
     counts = {**state["counts"], "stage2": counter.counts()}
     return {"patched_result": board.result(), "corrections": log, "counts": counts}
 
