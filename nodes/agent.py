@@ -58,14 +58,15 @@ class Agent(Generic[A]):
 
     def take(self, state: State, question: Ask, reply: Reply, elapsed_ms: float) -> Update:
         """The state's update from a reply; a reply that cannot be read is a failure on record."""
+        output = encodable(dict(reply.output))
         try:
-            answer, notes = read_answer(self.answer, reply.output)
+            answer, notes = read_answer(self.answer, output)
         except AnswerError as error:
             raise BackendError(
                 f"{self.name}: {error}",
                 node=self.name,
                 turn=question.turn,
-                raw=json.dumps(reply.output, ensure_ascii=False, default=str),
+                raw=json.dumps(output, ensure_ascii=False, default=str),
                 attempts=reply.attempts,
             ) from error
         record = CallRecord(
@@ -75,7 +76,7 @@ class Agent(Generic[A]):
             backend=reply.backend,
             model=reply.model,
             prompt_sha256=question.prompt_sha256,
-            output=dict(reply.output),
+            output=output,
             notes=(*reply.notes, *notes),
             usage=reply.usage,
             latency_ms=round(elapsed_ms if reply.latency_ms is None else reply.latency_ms, 3),
@@ -84,6 +85,16 @@ class Agent(Generic[A]):
         )
         key = f"{self.name}#{question.turn}"
         return {"calls": {key: record}, **self.update(state, answer)}
+
+
+def encodable(output: dict[str, Any]) -> dict[str, Any]:
+    """The output as it can be written down: half a surrogate pair cannot, and becomes `?`."""
+    text = json.dumps(output, ensure_ascii=False)
+    if text.isascii():
+        return output
+    safe = text.encode("utf-8", "replace").decode("utf-8")
+    decoded: dict[str, Any] = output if safe == text else json.loads(safe)
+    return decoded
 
 
 def render(inputs: Mapping[str, Any]) -> str:

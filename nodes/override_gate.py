@@ -260,6 +260,7 @@ def weigh(
         target=case.target if case.valid_hints else None,
         evidence=case.evidence,
         own_evidence=aspect.own_evidence,
+        thresholds=settings.model_dump(include={"min_total", "min_margin", "min_target_conf"}),
     )
 
 

@@ -178,6 +178,7 @@ class GateRecord(Record):
     evidence: str | None = None
     # The aspect's own entry of `aspect_evidence`; None where only the sentence's span is known.
     own_evidence: str | None = None
+    thresholds: dict[str, float] = Field(default_factory=dict)
 
 
 class Adoption(Record):

@@ -308,6 +308,16 @@ class BackendSettings(_Section):
     """The recorded run that `replay` reads."""
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict)
 
+    def role(self, node: str) -> RoleSettings:
+        """What a node asks with: its own values where given, else the backend's."""
+        own = self.roles.get(node, RoleSettings())
+        return RoleSettings(
+            model=own.model if own.model is not None else self.model,
+            base_url=own.base_url if own.base_url is not None else self.base_url,
+            temperature=own.temperature if own.temperature is not None else self.temperature,
+            seed=own.seed if own.seed is not None else self.seed,
+        )
+
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind == "replay" and self.path is None:

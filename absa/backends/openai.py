@@ -156,7 +156,7 @@ _Conversation = Generator[_Call, _Outcome, Reply]
 _ClientKey = tuple[str, str, float | None, int | None]
 
 
-async def _kept_open(client: openai.AsyncHttpxClient) -> AsyncGenerator[None]:
+async def _kept_open(client: openai.DefaultAsyncHttpxClient) -> AsyncGenerator[None]:
     """Close a client's connections with its event loop, which ends its generators first."""
     try:
         yield

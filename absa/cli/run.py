@@ -1,0 +1,163 @@
+"""`absa run`: a batch into a run directory."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from absa.cli.options import ConfigOption, SetOption, UsageError, settings_from
+
+if TYPE_CHECKING:
+    from absa.runs import RunPlan, RunReport
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run)
+
+
+def run(
+    data: Annotated[Path, typer.Argument(help="JSONL, CSV, SemEval XML, ASTE, ACOS, M-ABSA …")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run directory.")],
+    config: ConfigOption = None,
+    sets: SetOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Samples in flight (default: max_concurrency).")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Run once per seed: 1,2,3.")] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither use nor fill the shared answer cache.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try the failed samples again.")
+    ] = False,
+    fail_on_error: Annotated[
+        str, typer.Option(help="Stop when more failed: none, a count (20) or a share (0.1).")
+    ] = "none",
+    data_format: Annotated[
+        str | None, typer.Option("--format", help="The data's format, if it is not recognised.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Where a field is found: --column text=review.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Analyse a data file.
+
+    Starting it again with the same --out goes on where it stopped; Ctrl-C finishes the samples
+    under way and leaves the rest for the next start.
+
+    Example: absa run reviews.jsonl --out runs/first
+    """
+    from absa.runs import RunPlan
+
+    plan = RunPlan(
+        data=data,
+        out=out,
+        settings=settings_from(config, sets),
+        seeds=parse_seeds(seeds),
+        limit=limit,
+        concurrency=concurrency,
+        use_cache=not no_cache,
+        retry_failed=retry_failed,
+        fail_on_error=parse_fail_on_error(fail_on_error),
+        format=data_format,
+        columns=parse_columns(column),
+    )
+    report = carry_out(plan)
+    show_report(report, as_json=as_json)
+    raise typer.Exit(report.exit_code)
+
+
+def carry_out(plan: RunPlan) -> RunReport:
+    """Run with a progress display; the first Ctrl-C drains, the second stops."""
+    from rich.console import Console
+
+    from absa.cli.progress import RunProgress
+    from absa.runs import run as run_batch
+    from absa.runs.engine import Control
+
+    console = Console(stderr=True)
+    control = Control()
+
+    def interrupted() -> None:
+        if control.draining:
+            control.stop()
+            return
+        control.drain("interrupted")
+        console.print("finishing the samples under way; once more to stop at once")
+
+    async def go(show: RunProgress) -> RunReport:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupted)
+        return await run_batch(plan, control=control, on_progress=show)
+
+    with RunProgress(console) as show:
+        return asyncio.run(go(show))
+
+
+def show_report(report: RunReport, *, as_json: bool) -> None:
+    """Say how it ended and what to do next."""
+    import json
+    from dataclasses import asdict
+
+    if as_json:
+        facts: dict[str, Any] = {**asdict(report), "out": str(report.out)}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    totals = report.totals
+    typer.echo(
+        f"{report.status}: {totals.done} of {report.total} samples analysed, "
+        f"{totals.failed} failed, {report.bad_lines} unreadable lines -> {report.out}"
+    )
+    if report.stopped_because:
+        typer.echo(f"stopped: {report.stopped_because}; the same command goes on from here", err=True)
+    if totals.failed:
+        typer.echo(f"why they failed: {report.out / 'errors.jsonl'}; --retry-failed tries again", err=True)
+
+
+def parse_seeds(text: str | None) -> tuple[int, ...]:
+    """`1,2,3` as numbers, each once."""
+    if text is None:
+        return ()
+    try:
+        seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise UsageError(f"--seeds takes whole numbers such as 1,2,3, got {text!r}") from None
+    if any(seed < 0 for seed in seeds):
+        raise UsageError(f"--seeds takes numbers from 0 on, got {text!r}")
+    return seeds
+
+
+def parse_fail_on_error(text: str) -> int | float | None:
+    """`none`, a count, or a share between 0 and 1."""
+    if text == "none":
+        return None
+    try:
+        value = float(text) if "." in text else int(text)
+    except ValueError:
+        value = -1
+    if value < 0 or (isinstance(value, float) and value > 1):
+        raise UsageError(
+            f"--fail-on-error takes none, a count (20) or a share (0.1), got {text!r}"
+        )
+    return value
+
+
+def parse_columns(pairs: list[str] | None) -> dict[str, str] | None:
+    """`text=review` pairs as a mapping."""
+    if not pairs:
+        return None
+    found = {}
+    for pair in pairs:
+        field, _, column = pair.partition("=")
+        if not field or not column:
+            raise UsageError(f"--column takes FIELD=COLUMN such as text=review, got {pair!r}")
+        found[field] = column
+    return found

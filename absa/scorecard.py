@@ -1,0 +1,130 @@
+"""The scorecard of one sample: what the process did to it, with numerators and denominators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.output import FinalOutput
+from schemas.sample import Sample
+
+
+def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
+    """What is counted about one sample. Gold stands here, never in prompts or traces."""
+    meta, result = output.meta, output.final_result
+    flags = output.moderator.arbiter_flags if output.moderator else None
+    mapping = meta.mapping_stats
+    mapped = mapping.direct + mapping.fallback
+    return {
+        "uid": output.uid,
+        "seed": seed,
+        "lang": output.lang,
+        "domain": sample.domain,
+        "split": sample.split,
+        "gold": gold(sample),
+        "label": result.label,
+        "confidence": result.confidence,
+        "stage1_tuples": [t.model_dump() for t in result.stage1_tuples],
+        "stage2_tuples": [t.model_dump() for t in result.stage2_tuples],
+        "final_tuples": [t.model_dump() for t in result.final_tuples],
+        "stage_delta": stage_delta(output),
+        "risks": {
+            "stage1": meta.stage1_risks,
+            "stage2": meta.stage2_risks,
+            "risk_resolution_rate": risk_resolution(output),
+        },
+        "ignored_proposal": ignored_proposal(output),
+        "debate": {
+            "held": output.debate is not None,
+            "mapping_stats": mapping.model_dump(),
+            "mapping_fail_reasons": meta.mapping_fail_reasons.model_dump(),
+            "mapping_coverage": rate(mapped, mapped + mapping.none),
+        },
+        "override": {
+            "gate_decision": meta.gate_decision,
+            "skipped_reason": meta.override_skipped_reason,
+            "stats": meta.debate_override_stats.model_dump(),
+            "skip_reasons": meta.debate_override_skip_reasons.model_dump(),
+        },
+        "adoption": {
+            "decision": meta.adopt_decision,
+            "reason": meta.adopt_reason,
+            "ev_score": meta.ev_score,
+            "ev_components": meta.ev_components,
+        },
+        "moderator": {
+            "applied_rules": list(output.moderator.applied_rules) if output.moderator else [],
+            "rule_e_fired": flags.rule_e_fired if flags else False,
+            "rule_e_block_reason": flags.rule_e_block_reason if flags else None,
+        },
+        "hallucination": {
+            "evidence": rate(
+                sum(bool(a.evidence) and not a.is_grounded for a in result.final_aspects),
+                sum(bool(a.evidence) for a in result.final_aspects),
+            ),
+            "aspects": rate(
+                sum(a.span is None for a in result.final_aspects), len(result.final_aspects)
+            ),
+        },
+        "unanchored_count": meta.unanchored_count,
+        "polarity_repair_count": meta.polarity_repair_count,
+        "polarity_invalid_count": meta.polarity_invalid_count,
+        "stage2_review_violation": list(meta.stage2_review_violation),
+        "usage": meta.usage.model_dump(),
+    }
+
+
+def rate(numerator: int, denominator: int) -> dict[str, int | float | None]:
+    """A rate with what it is made of; null, never 0, where there was nothing to count."""
+    return {
+        "numerator": numerator,
+        "denominator": denominator,
+        "rate": numerator / denominator if denominator else None,
+    }
+
+
+def gold(sample: Sample) -> dict[str, Any] | None:
+    """The gold of a sample, None if it has none."""
+    if sample.aspects is None and sample.label is None:
+        return None
+    aspects = sample.aspects
+    return {
+        "aspects": [a.model_dump(by_alias=True) for a in aspects] if aspects is not None else None,
+        "label": sample.label,
+        "incomplete": sample.incomplete_gold,
+    }
+
+
+def stage_delta(output: FinalOutput) -> dict[str, Any]:
+    """Whether the result moved away from Stage 1, and whether a correction moved it."""
+    label_moved = output.final_result.label != output.stage1_ate.label
+    changed = output.analysis_flags.correction_occurred or label_moved
+    corrected = any(c.applied for c in output.meta.correction_applied_log)
+    kind = "none" if not changed else "guided" if corrected else "unguided"
+    return {"changed": changed, "change_type": kind}
+
+
+def risk_resolution(output: FinalOutput) -> dict[str, int | float | None]:
+    """How many of the risks of Stage 1 are gone."""
+    before, after = output.meta.stage1_risks, output.meta.stage2_risks
+    return rate(before - after, before) if after is not None else rate(0, 0)
+
+
+def ignored_proposal(output: FinalOutput) -> dict[str, Any]:
+    """A risk was flagged and nothing changed: why?"""
+    ignored = output.meta.stage1_risks > 0 and not stage_delta(output)["changed"]
+    return {
+        "flagged": output.meta.stage1_risks > 0,
+        "ignored": ignored,
+        "why": _why_ignored(output) if ignored else None,
+    }
+
+
+def _why_ignored(output: FinalOutput) -> str:
+    log = output.meta.correction_applied_log
+    if any(c.applied for c in log):
+        return "blocked_at_adoption"
+    refused = [c.reason for c in log if c.source == "validator"]
+    if not refused:
+        return "no_proposal"
+    known = ("target_not_found", "neutral_flip")
+    return next((reason for reason in refused if reason in known), "no_change")

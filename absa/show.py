@@ -1,0 +1,355 @@
+"""What happened to one text, in plain words: for screens and reports, without their formatting.
+
+The codes of the pipeline (`low_signal`, `conflict_blocked`) become sentences with the numbers
+they rest on. A code that is not in the tables is shown as it is, never left out.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from schemas.output import FinalAspect, FinalOutput
+from schemas.records import Correction, GateRecord
+from schemas.settings import OverrideSettings
+
+OVERRIDE = "debate_override"
+
+# Joiners inside emoji and Indic words: invisible, harmless, and wanted.
+_JOINERS = frozenset("\u200c\u200d")
+
+_WHO = {
+    "validator": "the Validator",
+    "ate_review": "ATE's review",
+    "atsa_review": "ATSA's review",
+    OVERRIDE: "the debate",
+}
+_ORIGIN = {
+    "validator": "review (Validator)",
+    "ate_review": "review (ATE)",
+    "atsa_review": "review (ATSA)",
+    OVERRIDE: "debate override",
+}
+_WISH = {
+    "flip_polarity": "flip its polarity",
+    "drop_aspect": "drop it",
+    "drop": "drop it",
+    "revise_span": "move its span",
+    "add": "add it",
+}
+_REFUSED = {
+    "no_change": "it would change nothing",
+    "target_not_found": "there is no such aspect or sentiment",
+    "not_in_text": "it is not in the text",
+    "neutral_flip": "a neutral has no opposite",
+    "span_not_in_text": "the new span is not in the text",
+    "invalid_polarity": "the polarity it names is none",
+    "has_sentiment": "the aspect has a sentiment already",
+    "unknown_action": "there is no such action",
+}
+_SKIPPED = {
+    "max_one_override_per_sample": "the overrides allowed for one text ({overrides}) are used up",
+    "neutral_only": "the debate said nothing positive or negative about it",
+    "no_evidence_span": "the debate gave no evidence",
+    "evidence_span_not_in_text": "the debate's evidence {evidence} is not in the text",
+    "evidence_span_missing_trigger": "the debate's evidence {evidence} is too short",
+    "low_signal": "the debate's signal was too weak (total {total} < {min_total})",
+    "action_ambiguity": "the debate was divided (margin {margin} < {min_margin})",
+    "l3_conservative": "the Validator saw a risk ({risks}), and there the gate lets nothing pass",
+    "implicit_soft_only": "the aspect is implicit: the text does not name it",
+    "contradictory_memory": "an override in a case like this went wrong before",
+    "already_confident": "it is {target} already, with at least {min_target_conf} confidence",
+}
+_REMOVED = "a review removed it or its sentiment, so the agents disagree about what to do"
+_ADOPTED = {
+    "risk_resolved": "it resolves risks that the Validator saw ({before} before, {after} after)",
+    "debate_action": "the debate asked for a change",
+    "grounding_improved": "it has evidence in the text where Stage 1 had none",
+    "review_applied": "the reviews changed it",
+}
+_COMPONENTS = {
+    "debate_support": "debate support",
+    "validator_resolved": "risks resolved",
+    "grounding_improvement": "grounding",
+    "alignment_improvement": "alignment",
+}
+_RULE_E_BLOCKS = {
+    "confidence_too_high": "the debate's other label was not taken: the confidence is too high",
+}
+
+Kind = Literal["changed", "set aside", "refused", "agreed"]
+
+
+class Event(NamedTuple):
+    """One thing that the debate, a review or the gate changed or refused.
+
+    A change is `set aside` when Stage 2 was not adopted in the end.
+    """
+
+    kind: Kind
+    aspect: str
+    text: str
+
+    def __str__(self) -> str:
+        """Give the line without its kind."""
+        return f"{self.aspect}: {self.text}" if self.aspect else self.text
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the aspect or the evidence of a row of `final_aspects` stands in the text."""
+
+    row: int
+    part: Literal["aspect", "evidence"]
+    polarity: str
+    start: int
+    end: int
+
+
+def printable(text: str, *, newlines: bool = False) -> str:
+    """The text with everything escaped that a terminal would obey instead of showing.
+
+    White space becomes a space; line ends stay if `newlines`.
+    """
+    return "".join("\n" if newlines and c == "\n" else printable_char(c) for c in text)
+
+
+def printable_char(char: str) -> str:
+    """One character as it may be shown; its length can differ."""
+    if char.isprintable() or char in _JOINERS:
+        return char
+    if char in "\t\n\r" or unicodedata.category(char) == "Zs":
+        # The ideographic space is two cells wide and stays so.
+        return char if char == "\u3000" else " "
+    return char.encode("unicode_escape").decode()
+
+
+def quoted(text: str) -> str:
+    """A piece of text in quotes, fit for a line."""
+    return f'"{printable(text)}"'
+
+
+def places(output: FinalOutput) -> list[Place]:
+    """The places of aspects and evidence, aspects first; evidence as near its aspect as can be."""
+    aspects, evidence = [], []
+    for row, found in enumerate(output.final_result.final_aspects, start=1):
+        span = found.span
+        if span is not None:
+            aspects.append(Place(row, "aspect", found.polarity, span.start, span.end))
+        start = _nearest(output.text, found)
+        if start is not None:
+            end = start + len(str(found.evidence))
+            evidence.append(Place(row, "evidence", found.polarity, start, end))
+    return [*aspects, *evidence]
+
+
+def _nearest(text: str, found: FinalAspect) -> int | None:
+    """Where the evidence begins that is nearest to the aspect; of two the one that follows it."""
+    if not found.evidence or not found.evidence.strip():
+        return None
+    size, span = len(found.evidence), found.span
+    starts = list(_occurrences(text, found.evidence))
+    if not starts or span is None:
+        return starts[0] if starts else None
+
+    def distance(start: int) -> tuple[int, bool]:
+        return max(0, start - span.end, span.start - (start + size)), start < span.start
+
+    return min(starts, key=distance)
+
+
+def _occurrences(text: str, piece: str) -> Iterator[int]:
+    start = text.find(piece)
+    while start >= 0:
+        yield start
+        start = text.find(piece, start + 1)
+
+
+def origin(found: FinalAspect, output: FinalOutput) -> str:
+    """Who gave a final aspect its present form: Stage 1, a review or a debate override."""
+    if output.meta.adopt_decision == "adopted":
+        for entry in reversed(output.meta.correction_applied_log):
+            if entry.applied and _made(entry, found):
+                return _ORIGIN.get(entry.source, printable(entry.source))
+    return "Stage 1"
+
+
+def _made(entry: Correction, found: FinalAspect) -> bool:
+    before, after = entry.before or {}, entry.after or {}
+    if after.get("aspect_term") != found.aspect_term:
+        return False
+    own = {
+        "polarity": found.polarity,
+        "confidence": found.confidence,
+        "evidence": found.evidence,
+    }
+    if own not in after.get("sentiments", []):
+        return False
+    moved = (before.get("aspect_term"), before.get("span")) != (
+        after.get("aspect_term"),
+        after.get("span"),
+    )
+    return moved or own not in before.get("sentiments", [])
+
+
+def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
+    """What the reviews, the debate and the gate changed or refused, in that order."""
+    meta = output.meta
+    adopted = meta.adopt_decision == "adopted"
+    found = [_correction(entry, adopted) for entry in meta.correction_applied_log]
+    found += [
+        Event("refused", "", f"{printable(note)}; a review may not replace Stage 1's list")
+        for note in meta.stage2_review_violation
+    ]
+    found += [_gate(record, output, settings) for record in meta.override_gate if not record.applied]
+    return found
+
+
+def _correction(entry: Correction, adopted: bool) -> Event:
+    who = _WHO.get(entry.source, printable(entry.source))
+    aspect = printable(entry.target_aspect or "")
+    if not entry.applied:
+        wish = _WISH.get(entry.proposal_type.lower(), printable(entry.proposal_type))
+        why = _REFUSED.get(entry.reason or "", printable(entry.reason or "no reason given"))
+        return Event("refused", aspect, f"{who} wanted to {wish}, but {why}")
+    reason = printable(entry.reason or "").strip()
+    text = f"{who} {_change(entry.before, entry.after)}" + (f" ({reason})" if reason else "")
+    return Event("changed" if adopted else "set aside", aspect, text)
+
+
+def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    if after is None:
+        return "dropped it"
+    new = after["sentiments"]
+    if before is None:
+        return f"added it as {_polarities(new)}" if new else "added it"
+    old = before["sentiments"]
+    parts = []
+    if (before["aspect_term"], before["span"]) != (after["aspect_term"], after["span"]):
+        parts.append(f"moved it to {quoted(after['aspect_term'])}")
+    if not new and old:
+        parts.append("dropped its sentiment")
+    elif _polarities(old) != _polarities(new):
+        parts.append(
+            f"changed {_polarities(old)} to {_polarities(new)}"
+            if old
+            else f"made it {_polarities(new)}"
+        )
+    elif not parts:
+        confidences = (" and ".join(number(s["confidence"]) for s in each) for each in (old, new))
+        parts.append("changed its confidence from {} to {}".format(*confidences))
+    return " and ".join(parts)
+
+
+def _polarities(sentiments: list[Mapping[str, Any]]) -> str:
+    return " and ".join(dict.fromkeys(printable(s["polarity"]) for s in sentiments))
+
+
+def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> Event:
+    why = skip_reason(record, output, settings)
+    aspect = printable(record.aspect)
+    if record.verdict == "already_confident":
+        return Event("agreed", aspect, f"the debate changed nothing: {why}")
+    wish = f", which the debate wanted {record.target}" if record.target else ""
+    return Event("refused", aspect, f"no override{wish}: {why}")
+
+
+def skip_reason(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> str:
+    """Why the gate let the debate not override an aspect."""
+    divided = record.margin < settings.min_margin - 1e-9
+    if record.verdict == "action_ambiguity" and not divided:
+        return _REMOVED
+    return _SKIPPED.get(record.verdict, printable(record.verdict)).format(
+        evidence=quoted(record.evidence or ""),
+        total=number(record.total),
+        margin=number(record.margin),
+        target=record.target,
+        min_total=number(settings.min_total),
+        min_margin=number(settings.min_margin),
+        min_target_conf=number(settings.min_target_conf),
+        overrides=settings.max_overrides_per_sample,
+        risks=", ".join(dict.fromkeys(map(_risk, output.stage1_validator.issues))) or "unnamed",
+    )
+
+
+def _risk(issue: str) -> str:
+    return printable(issue.partition(":")[0].replace("_", " ").lower())
+
+
+def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
+    """Whether Stage 2 replaced Stage 1, and why."""
+    meta = output.meta
+    if not output.analysis_flags.stage2_executed:
+        return "there was no Stage 2; Stage 1's result stands"
+    if meta.adopt_decision == "adopted":
+        why = _ADOPTED.get(meta.adopt_reason, printable(meta.adopt_reason))
+        why = why.format(before=meta.stage1_risks, after=meta.stage2_risks)
+        return f"Stage 2 was adopted: {why} ({_evidence_value(output)})"
+    return f"Stage 1's result stands: {_not_adopted(output, settings)}"
+
+
+def _not_adopted(output: FinalOutput, settings: OverrideSettings) -> str:
+    meta, flags = output.meta, output.moderator and output.moderator.arbiter_flags
+    if flags and flags.stage2_rejected_due_to_confidence:
+        drop = number(flags.confidence_margin_used)
+        return f"Stage 2 was less confident by {drop}, so the Moderator went back to Stage 1"
+    if meta.adopt_reason == "ev_below_threshold":
+        return f"there is too little for Stage 2's changes ({_evidence_value(output)})"
+    if meta.adopt_reason == "conflict_blocked":
+        return f"Stage 2 was blocked, since {_conflict(output)}"
+    if not output.final_result.stage2_tuples:
+        return "Stage 2 left no aspect with a sentiment"
+    for record in meta.override_gate:
+        if not record.applied and record.verdict == meta.adopt_reason:
+            why = skip_reason(record, output, settings)
+            return f"Stage 2 changed nothing, and the gate held the debate back: {why}"
+    if meta.adopt_reason in ("low_signal", *_SKIPPED):
+        return "Stage 2 changed nothing"
+    return printable(meta.adopt_reason)
+
+
+def _conflict(output: FinalOutput) -> str:
+    result = output.final_result
+    said: dict[str, set[str]] = {}
+    for found in result.stage2_tuples:
+        said.setdefault(found.aspect_term, set()).add(found.polarity)
+    before = [t.aspect_term for t in result.stage1_tuples]
+    for term, polarities in said.items():
+        if len(polarities) > 1 and before.count(term) < 2:
+            return f"{quoted(term)} would have two polarities ({' and '.join(sorted(polarities))})"
+    return "it is not what the debate agreed on"
+
+
+def _evidence_value(output: FinalOutput) -> str:
+    meta = output.meta
+    if meta.ev_score is None:
+        return "no evidence value"
+    sign = "<" if meta.adopt_reason == "ev_below_threshold" else "≥"
+    parts = ", ".join(
+        f"{_COMPONENTS.get(name, name)} {number(value)}"
+        for name, value in meta.ev_components.items()
+    )
+    score = f"evidence value {number(meta.ev_score)} {sign} {number(meta.ev_threshold)}"
+    return f"{score}: {parts}" if parts else score
+
+
+def label_reason(output: FinalOutput) -> str:
+    """Why the sentence has its label: the Moderator's rationale, or what stands in for it."""
+    decision = output.moderator
+    if decision is None:
+        return "summed up from the aspects; there is no Moderator"
+    if decision.rationale.strip():
+        return printable(decision.rationale)
+    stage = "Stage 2" if decision.selected_stage == "stage2" else "Stage 1"
+    blocked = _RULE_E_BLOCKS.get(decision.arbiter_flags.rule_e_block_reason or "")
+    return f"{stage}'s label; no rule of the Moderator changed it" + (
+        f"; {blocked}" if blocked else ""
+    )
+
+
+def number(value: float) -> str:
+    """A number with at most three decimals, and at least one."""
+    text = f"{value:.3f}".rstrip("0")
+    return f"{text}0" if text.endswith(".") else text

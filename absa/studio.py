@@ -1,0 +1,49 @@
+"""The graphs that `langgraph.json` offers to LangGraph Studio.
+
+The environment variable `ABSA_CONFIG` may name a settings file. It replaces the defaults in every
+graph, so that Studio shows the same graphs over a model of one's own.
+"""
+
+from __future__ import annotations
+
+import os
+
+import yaml
+from langsmith import tracing_context
+
+from absa.backends import open_backend
+from absa.backends.offline import OfflineBackend
+from absa.config import load_settings
+from graph import build, build_switchable
+from nodes.assets import data_dir
+from nodes.language import kiwi
+from schemas.settings import PipelineSettings
+
+_GIVEN = os.environ.get("ABSA_CONFIG") or None
+
+
+def _ablated(name: str) -> PipelineSettings:
+    """The settings in force with those of a shipped ablation laid over them."""
+    file = data_dir("configs") / f"{name}.yaml"
+    switches = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return load_settings(_GIVEN, switches).pipeline
+
+
+def _warm_up(pipeline: PipelineSettings) -> None:
+    """Load prompts, patterns, lexicons and the Korean analyser now.
+
+    The first text would do it otherwise, in the event loop that all runs of the server share.
+    """
+    kiwi()  # once, before the agents ask for it in parallel
+    graph = build(pipeline, OfflineBackend())
+    with tracing_context(enabled=False):
+        graph.batch([{"text": "가격은 비싸요."}, {"text": "The price is high."}])
+
+
+_settings = load_settings(_GIVEN)
+_backend = open_backend(_settings.backend)
+_warm_up(_settings.pipeline)
+
+absa = build_switchable(_settings.pipeline, _backend)
+absa_no_debate = build(_ablated("abl_no_debate"), _backend, name="absa_no_debate")
+absa_no_override = build(_ablated("abl_no_debate_override"), _backend, name="absa_no_override")
