@@ -9,11 +9,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from schemas.output import FinalAspect, FinalOutput
-from schemas.records import Correction, GateRecord
-from schemas.settings import OverrideSettings
+if TYPE_CHECKING:
+    from schemas.output import FinalAspect, FinalOutput
+    from schemas.records import Correction, GateRecord
+    from schemas.settings import OverrideSettings
 
 OVERRIDE = "debate_override"
 
@@ -203,7 +204,9 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
         Event("refused", "", f"{printable(note)}; a review may not replace Stage 1's list")
         for note in meta.stage2_review_violation
     ]
-    found += [_gate(record, output, settings) for record in meta.override_gate if not record.applied]
+    found += [
+        _gate(record, output, settings) for record in meta.override_gate if not record.applied
+    ]
     return found
 
 

@@ -11,7 +11,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy
 
 from graph import routing
-from graph.gate import build_gate
 from graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
 from nodes.adopt import adopt
 from nodes.agent import Agent
@@ -24,6 +23,7 @@ from nodes.finalize import finalize
 from nodes.intake import intake
 from nodes.judge import judge
 from nodes.moderator import moderator
+from nodes.override_gate import carry_out, override_gate, record_verdict
 from nodes.review_context import review_context
 from nodes.speaker import speaker
 from nodes.stage1 import stage1
@@ -84,12 +84,11 @@ class _Wiring:
                 with_validator=everything or p.enable_validator,
                 with_gate=everything or "override_gate" in routing.after_apply(p),
             )
-        if everything or p.enable_moderator:
-            self._rule(moderator, with_settings=True)
-            self._graph.add_edge("moderator", "finalize")
-        self._rule(finalize, with_settings=True)
+        for last in (moderator, finalize):
+            if everything or last.__name__ in routing.before_output(p):
+                self._rule(last, with_settings=True)
+                self._graph.add_edge(last.__name__, END)
         self._graph.add_edge(START, "intake")
-        self._graph.add_edge("finalize", END)
         compiled = self._graph.compile(name=name)
         return compiled.with_config(recursion_limit=RECURSION_LIMIT)
 
@@ -136,11 +135,23 @@ class _Wiring:
         self._rule(apply_reviews)
         self._route("apply_reviews", routing.after_apply, ["override_gate", "adopt"])
         if with_gate:
-            with_drop = self._switchable or self._pipeline.debate_override.allow_drop
-            self._graph.add_node("override_gate", build_gate(self._settings, with_drop=with_drop))
-            self._graph.add_edge("override_gate", "adopt")
+            self._gate(with_drop=self._switchable or self._pipeline.debate_override.allow_drop)
         self._rule(adopt, with_settings=True)
         self._route("adopt", routing.before_output, ["moderator", "finalize"])
+
+    def _gate(self, *, with_drop: bool) -> None:
+        """A loop over the debate's aspects: one edge and one node per verdict."""
+        self._rule(override_gate, with_settings=True)
+        edges: dict[Any, str] = {routing.GATE_DONE: "adopt"}
+        for verdict in (*routing.SKIPS, *routing.OVERRIDES):
+            if verdict == "drop" and not with_drop:
+                continue
+            node = edges[verdict] = routing.verdict_node(verdict)
+            applies = verdict in routing.OVERRIDES
+            step = RuleStep(carry_out, self._settings) if applies else RuleStep(record_verdict)
+            self._graph.add_node(node, step)
+            self._graph.add_edge(node, "override_gate")
+        self._graph.add_conditional_edges("override_gate", RouteStep(routing.after_verdict), edges)
 
     def _agent(self, agent: Agent[Any]) -> None:
         self._graph.add_node(

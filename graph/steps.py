@@ -13,7 +13,7 @@ from typing import Any, cast, get_type_hints
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from nodes.agent import Agent
 from schemas.backend import Backend
@@ -55,15 +55,18 @@ class SettingsInForce:
 
 def typed(state: Mapping[str, Any]) -> State:
     """The state with its models as models: an edit from outside (Studio) arrives as plain JSON."""
-    return cast(
-        State,
-        {
-            key: _ADAPTERS[key].validate_python(value)
-            if isinstance(value, dict | list) and key in _ADAPTERS
-            else value
-            for key, value in state.items()
-        },
-    )
+    plain = {key: value for key, value in state.items() if key in _ADAPTERS and _is_plain(value)}
+    if not plain:
+        return cast(State, state)
+    read = {key: _ADAPTERS[key].validate_python(value) for key, value in plain.items()}
+    return cast(State, {**state, **read})
+
+
+def _is_plain(value: Any) -> bool:
+    """A model given as JSON, or a collection of such."""
+    if isinstance(value, list):
+        return bool(value) and isinstance(value[0], dict)
+    return isinstance(value, dict) and not isinstance(next(iter(value.values()), None), BaseModel)
 
 
 class RuleStep(Runnable[State, Any]):

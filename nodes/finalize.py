@@ -1,4 +1,6 @@
-"""`finalize`: everything that was decided, as one `FinalOutput`."""
+"""Everything that was decided, as one `FinalOutput`; `finalize` is the last node without a
+Moderator.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nodes.adopt import first_skip
+from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
 from nodes.board import Board, tuples
 from nodes.language import Language, language
-from nodes.moderator import ate_aggregate, atsa_aggregate, final_result, validator_aggregate
 from nodes.polarity import exact
 from nodes.text import grounded
 from schemas.answers import DISCARDED, POLARITIES
@@ -26,7 +28,14 @@ from schemas.output import (
     SkipReasons,
     Usage,
 )
-from schemas.records import CallRecord, GateRecord, ReviewContext, StageResult
+from schemas.records import (
+    Adoption,
+    CallRecord,
+    GateRecord,
+    ModeratorOutput,
+    ReviewContext,
+    StageResult,
+)
 from schemas.settings import PipelineSettings
 from schemas.state import OutputState, State
 
@@ -40,19 +49,28 @@ _CONFLICTS = {
 
 
 def finalize(state: State, pipeline: PipelineSettings) -> OutputState:
-    """Build the output."""
+    """Give the output without a Moderator: its label is the aggregate of the final tuples."""
+    return {"output": final_output(state, pipeline, state["adoption"], None)}
+
+
+def final_output(
+    state: State,
+    pipeline: PipelineSettings,
+    adoption: Adoption,
+    moderation: ModeratorOutput | None,
+) -> FinalOutput:
+    """Build the output: the patched result if it was adopted, else Stage 1's."""
     lang = language(state["lang"])
     text = state["text"]
     stage1, patched = state["stage1_result"], state["patched_result"]
-    moderation, adoption = state["moderation"], state["adoption"]
-    final = final_result(state, adoption)
+    final = patched if adoption.decision == "adopted" and patched else stage1
     plain = ate_aggregate(final)
     label = moderation.final_label if moderation else plain.label
     confidence = moderation.confidence if moderation else plain.confidence
     stage2_validation = state["stage2_validation"]
     hints = state["debate_hints"]
     calls = tuple(state["calls"].values())
-    output = FinalOutput(
+    return FinalOutput(
         uid=state["uid"],
         text=text,
         lang=state["lang"],
@@ -117,7 +135,6 @@ def finalize(state: State, pipeline: PipelineSettings) -> OutputState:
         ),
         process_trace=calls,
     )
-    return {"output": output}
 
 
 def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:

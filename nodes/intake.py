@@ -34,7 +34,6 @@ def intake(state: State) -> IntakeUpdate:
         "gate_log": [],
         # What stands if Stage 2 is switched off.
         "adoption": Adoption(decision="not_adopted", reason="low_signal"),
-        "moderation": None,
         "counts": {},
     }
 

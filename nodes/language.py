@@ -70,6 +70,7 @@ class Language:
         self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
         # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
         self.key = lru_cache(maxsize=65536)(self._key)
+        self.strip_particle = lru_cache(maxsize=65536)(self._strip_particle)
         self._groups = {
             self.key(term): group for group, terms in self._terms_of.items() for term in terms
         }
@@ -82,7 +83,7 @@ class Language:
         stem = self.strip_particle(unicodedata.normalize("NFC", term)).lower()
         return "".join(c for c in stem if not c.isspace() and not _is_punctuation(c))
 
-    def strip_particle(self, term: str) -> str:
+    def _strip_particle(self, term: str) -> str:
         """The term without one trailing particle, if a morphological analyser calls it one.
 
         가격은 → 가격, but 종이, 사이, 나이 and 고양이 keep their 이.

@@ -20,22 +20,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
+from nodes.finalize import final_output
 from nodes.language import Language, language
-from nodes.polarity import aggregate, label_of, read
-from nodes.text import grounded
+from nodes.polarity import label_of, read
 from nodes.thresholds import TOLERANCE, reaches
-from schemas.answers import LABELS, JudgeAnswer, Span, ValidatorAnswer
+from schemas.answers import LABELS, JudgeAnswer, Span
 from schemas.records import (
-    Adoption,
     Aggregate,
     ArbiterFlags,
     ModeratorOutput,
     RuleEBlock,
-    StageResult,
     ValidatorAggregate,
 )
 from schemas.settings import PipelineSettings
-from schemas.state import ModeratorUpdate, State
+from schemas.state import OutputState, State
 
 DROP_GUARD = 0.2
 SPAN_IOU = 0.8
@@ -84,8 +83,8 @@ class Course:
         self.label, self.confidence = label, confidence
 
 
-def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
-    """Decide the label; a drop guard takes the adoption back."""
+def moderator(state: State, pipeline: PipelineSettings) -> OutputState:
+    """Decide the label; a drop guard takes the adoption back. The last word: it gives the output."""
     adoption = state["adoption"]
     adopted = adoption.decision == "adopted"
     patched = state["patched_result"] if adopted else None
@@ -102,7 +101,7 @@ def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
     decision = moderate(inputs, pipeline.moderator.rules)
     if decision.arbiter_flags.stage2_rejected_due_to_confidence:
         adoption = adoption.model_copy(update={"decision": "not_adopted", "reason": "low_signal"})
-    return {"moderation": decision, "adoption": adoption}
+    return {"output": final_output(state, pipeline, adoption, decision)}
 
 
 def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
@@ -227,38 +226,6 @@ def iou(one: Span | None, two: Span | None) -> float:
     return max(0, shared) / union if union else 0.0
 
 
-def ate_aggregate(result: StageResult) -> Aggregate:
-    """Label and confidence over all anchored sentiments."""
-    label, confidence = aggregate(s for a in result.aspects for s in a.sentiments)
-    return Aggregate(label=label, confidence=confidence)
-
-
-def atsa_aggregate(result: StageResult, text: str) -> Aggregate | None:
-    """Label, confidence and covering span over the explicit, grounded sentiments, if any."""
-    chosen = [
-        (aspect.span, sentiment)
-        for aspect in result.aspects
-        for sentiment in aspect.sentiments
-        if not aspect.is_implicit(sentiment) and grounded(text, sentiment.evidence)
-    ]
-    if not chosen:
-        return None
-    label, confidence = aggregate(sentiment for _, sentiment in chosen)
-    spans = [span for span, _ in chosen if span is not None]
-    covering = Span(start=min(s.start for s in spans), end=max(s.end for s in spans))
-    return Aggregate(label=label, confidence=confidence, span=covering)
-
-
-def validator_aggregate(answer: ValidatorAnswer) -> ValidatorAggregate:
-    """The Validator's issues, label and confidence (0 if not given)."""
-    suggested = read(answer.suggested_label, LABELS).value if answer.suggested_label else None
-    return ValidatorAggregate(
-        issues=tuple(f"{r.type}:{r.severity}" for r in answer.structural_risks),
-        suggested_label=suggested,
-        confidence=answer.confidence or 0.0,
-    )
-
-
 def inferred_label(summary: JudgeAnswer | None, lang: Language) -> str | None:
     """The label a debate implies: the sentence's polarity, its tuples, or words of its rationale."""
     if summary is None:
@@ -275,9 +242,3 @@ def inferred_label(summary: JudgeAnswer | None, lang: Language) -> str | None:
         return label_of(polarities)
     words = (summary.rationale or "").lower()
     return next((label for label, keys in _KEYWORDS if any(k in words for k in keys)), None)
-
-
-def final_result(state: State, adoption: Adoption) -> StageResult:
-    """The patched result if it was adopted, else Stage 1's."""
-    patched = state["patched_result"]
-    return patched if adoption.decision == "adopted" and patched else state["stage1_result"]

@@ -1,8 +1,8 @@
 """The debate-override gate: may the debate change an aspect after the reviews?
 
 The aspects that the debate spoke of are judged one by one, in the order in which it first named
-them; the first condition of `CONDITIONS` that holds decides. `weigh_aspect` judges the next one,
-and an edge of its own leads from each verdict to the node that records or carries it out.
+them; the first condition of `CONDITIONS` that holds decides. `override_gate` judges the next one,
+and an edge of its own leads from each verdict to the node that records it or carries it out.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def verdict(case: Case) -> Verdict:
     return next(name for name, holds in CONDITIONS if holds(case))
 
 
-def weigh_aspect(state: State, pipeline: PipelineSettings) -> WeighUpdate:
+def override_gate(state: State, pipeline: PipelineSettings) -> WeighUpdate:
     """Judge the next aspect that the debate spoke of; None when all have been judged."""
     context, patched = state["debate_hints"], state["patched_result"]
     if context is None or patched is None:

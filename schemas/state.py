@@ -25,7 +25,6 @@ from schemas.records import (
     Correction,
     Counts,
     GateRecord,
-    ModeratorOutput,
     ReviewContext,
     StageResult,
     Turn,
@@ -83,7 +82,6 @@ class State(TypedDict, total=False):
     gate_log: list[GateRecord]
     # Decision
     adoption: Adoption
-    moderation: ModeratorOutput | None
     counts: dict[str, Counts]
     output: FinalOutput
 
@@ -107,7 +105,6 @@ class IntakeUpdate(TypedDict):
     gate_pending: None
     gate_log: list[GateRecord]
     adoption: Adoption
-    moderation: None
     counts: dict[str, Counts]
 
 
@@ -156,11 +153,4 @@ class OverrideUpdate(VerdictUpdate):
 class AdoptUpdate(TypedDict):
     """Whether Stage 2 replaces Stage 1."""
 
-    adoption: Adoption
-
-
-class ModeratorUpdate(TypedDict):
-    """The Moderator's decision; a drop guard takes the adoption back."""
-
-    moderation: ModeratorOutput
     adoption: Adoption

@@ -525,8 +525,9 @@ def test_latency_excludes_waiting_for_a_slot(server: Server) -> None:
     asked = backend(server, max_concurrency=1)
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(asked.ask, [question()] * 4))
-    assert min(reply.latency_ms or 0 for reply in replies) >= 100
-    assert sorted(reply.latency_ms or 0 for reply in replies)[1] < 300
+    latencies = [reply.latency_ms or 0 for reply in replies]
+    assert min(latencies) >= 100
+    assert sum(latencies) < 800, "with waiting it would be 100 + 200 + 300 + 400"
 
 
 def test_slot_is_free_while_a_retry_waits(server: Server) -> None:

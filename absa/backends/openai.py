@@ -418,9 +418,11 @@ class OpenAIBackend:
                     weakref.finalize(self, self._threads.http.close)
             clients = self._threads
 
+        chat = clients.chat(call)
+
         def once() -> AIMessage:
             with self._slots, _Clock(call.tally):
-                return clients.chat(call).invoke(list(call.messages), **call.options)
+                return chat.invoke(list(call.messages), **call.options)
 
         try:
             return Retrying(**self._policy())(once)
@@ -442,10 +444,12 @@ class OpenAIBackend:
             if clients.keeper:
                 await anext(clients.keeper)
 
+        chat = clients.chat(call)
+
         async def once() -> AIMessage:
             async with clients.slots:
                 with _Clock(call.tally):
-                    return await clients.chat(call).ainvoke(list(call.messages), **call.options)
+                    return await chat.ainvoke(list(call.messages), **call.options)
 
         try:
             return await AsyncRetrying(**self._policy())(once)

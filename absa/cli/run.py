@@ -117,9 +117,13 @@ def show_report(report: RunReport, *, as_json: bool) -> None:
         f"{totals.failed} failed, {report.bad_lines} unreadable lines -> {report.out}"
     )
     if report.stopped_because:
-        typer.echo(f"stopped: {report.stopped_because}; the same command goes on from here", err=True)
+        typer.echo(
+            f"stopped: {report.stopped_because}; the same command goes on from here", err=True
+        )
     if totals.failed:
-        typer.echo(f"why they failed: {report.out / 'errors.jsonl'}; --retry-failed tries again", err=True)
+        typer.echo(
+            f"why they failed: {report.out / 'errors.jsonl'}; --retry-failed tries again", err=True
+        )
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...]:
@@ -144,9 +148,7 @@ def parse_fail_on_error(text: str) -> int | float | None:
     except ValueError:
         value = -1
     if value < 0 or (isinstance(value, float) and value > 1):
-        raise UsageError(
-            f"--fail-on-error takes none, a count (20) or a share (0.1), got {text!r}"
-        )
+        raise UsageError(f"--fail-on-error takes none, a count (20) or a share (0.1), got {text!r}")
     return value
 
 

@@ -1,0 +1,124 @@
+"""The command line. A command is a module with `register(app)`, named once in `COMMANDS`.
+
+Nothing heavy is imported here or at the top of a command's module: `absa --help` is to be quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, NoReturn
+
+import typer
+
+from absa.cli import analyze, doctor, graph
+from absa.cli.options import complain, print_text
+
+COMMANDS = (analyze, graph, doctor)
+
+FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+# Typer carries its own copy of click or uses the installed one, depending on its version; its
+# BadParameter leads to the base class of usage errors in both.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+def build_app() -> typer.Typer:
+    """The Typer application with every command."""
+    app = typer.Typer(
+        name="absa",
+        help="Aspect-based sentiment analysis of Korean and English reviews by agents that debate.",
+        epilog='Example: absa analyze "The battery is great but the screen is terrible."',
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for command in COMMANDS:
+        command.register(app)
+    return app
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and exit with its code."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run a command line; its exit code: 0 fine, 1 some texts failed, 2 wrong use.
+
+    A user's mistake is one line on stderr, never a traceback.
+    """
+    _never_fail_to_write()
+    command = typer.main.get_command(build_app())
+    try:
+        code = command.main(
+            args=list(sys.argv[1:] if args is None else args),
+            prog_name="absa",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:
+        code = _explain(error)
+        if code is None:
+            raise
+    if code == INTERRUPTED:
+        complain("interrupted")
+    return code if isinstance(code, int) else FINE
+
+
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    if show_version:
+        print_text(f"absa {version('absa-debate-graph')}")
+        raise typer.Exit
+
+
+def _explain(error: Exception) -> int | None:
+    """Tell the user what is wrong; the exit code, or None for what is no mistake of theirs."""
+    if isinstance(error, _CommandLineError):
+        return _explain_usage(error)
+    # Their modules are loaded already if one of them was raised.
+    from absa.config import SettingsError
+    from absa.data.problems import DataError
+    from schemas.errors import BackendError, InputError
+
+    if isinstance(error, BackendError):
+        complain(str(error))
+        return FAILED
+    if isinstance(error, SettingsError | DataError | InputError):
+        complain(str(error))
+        return WRONG_USE
+    about_files = FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError
+    if isinstance(error, about_files) and error.filename is not None:
+        complain(f"{error.filename}: {error.strerror}")
+        return WRONG_USE
+    return None
+
+
+def _explain_usage(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "absa"
+    message: str = error.format_message().strip()  # type: ignore[attr-defined]
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print_text(message, stderr=True)
+        return WRONG_USE
+    hint = f" See '{where} --help'." if isinstance(error, _UsageError) else ""
+    complain(" ".join(message.split()) + hint, where)
+    return WRONG_USE
+
+
+def _never_fail_to_write() -> None:
+    """A terminal that cannot show a character shows another one, and the command goes on."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")

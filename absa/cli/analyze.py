@@ -1,0 +1,190 @@
+"""`absa analyze`: one text, or one a line, with evidence highlighted and decisions explained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from absa.cli.options import (
+    ConfigOption,
+    SetOption,
+    complain,
+    console,
+    print_json,
+    settings_from,
+)
+
+if TYPE_CHECKING:
+    from graph.build import Graph
+    from schemas.output import FinalOutput
+    from schemas.settings import Settings
+
+HELP = """Analyse a text: its aspects, their polarity with evidence, and what the debate changed.
+
+A file or standard input holds one text a line; empty lines are skipped. A text that fails is
+reported on stderr and the others go on; the exit code is then 1."""
+EPILOG = 'Example: absa analyze "사용감은 좋지만 가격은 비싸요."'
+
+
+class Given(NamedTuple):
+    """A text, and where it stands if it is one of several."""
+
+    text: str
+    line: int | None = None
+    problem: str | None = None
+
+    def complain(self, message: str) -> None:
+        """Say what is wrong with it."""
+        complain(message if self.line is None else f"line {self.line}: {message}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("analyze", help=HELP, epilog=EPILOG)(analyze)
+
+
+def analyze(
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT", help="The text; - reads standard input.", show_default=False
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Read the texts from a file."),
+    ] = None,
+    lang: Annotated[
+        str | None,
+        typer.Option(
+            "--lang", metavar="CODE", help="Language such as ko or en. Default: detected."
+        ),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        typer.Option("--domain", metavar="NAME", help="What is reviewed, such as restaurant."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one FinalOutput a line as JSON, nothing else.")
+    ] = False,
+    config: ConfigOption = None,
+    sets: SetOption = None,
+) -> None:
+    """Analyse what is given and print it."""
+    if (text is None) == (file is None):
+        raise typer.BadParameter("give one of: a TEXT, - for standard input, or --file FILE")
+    settings = settings_from(config, sets)
+    if text is not None and text != "-":
+        _analyze_argument(text, settings, lang, domain, as_json)
+        return
+    texts = _stdin() if text == "-" or file == "-" else _lines(str(file))
+    failed = _analyze_lines(texts, settings, lang, domain, as_json)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _analyze_argument(
+    text: str, settings: Settings, lang: str | None, domain: str | None, as_json: bool
+) -> None:
+    """One text from the command line: if it cannot be analysed as it stands, that is wrong use."""
+    from nodes.intake import checked_text
+    from schemas.errors import BackendError
+
+    checked_text(text)
+    try:
+        output = _Analyst(settings, lang, domain).analyze(text)
+    except BackendError as error:
+        complain(str(error))
+        raise typer.Exit(1) from None
+    _show(output, settings, as_json)
+
+
+def _analyze_lines(
+    texts: Iterator[Given], settings: Settings, lang: str | None, domain: str | None, as_json: bool
+) -> int:
+    """Analyse texts one by one, as they come in; how many failed."""
+    from schemas.errors import BackendError, InputError
+
+    analyst: _Analyst | None = None
+    failed = 0
+    for number, given in enumerate(texts, start=1):
+        # Opened with the first text: a mistake in its settings is no failure of a text.
+        analyst = analyst or _Analyst(settings, lang, domain)
+        if given.problem is not None:
+            given.complain(given.problem)
+            failed += 1
+            continue
+        try:
+            output = analyst.analyze(given.text)
+        except (BackendError, InputError) as error:
+            given.complain(str(error))
+            failed += 1
+            continue
+        _show(output, settings, as_json, number, given.line)
+    if analyst is None:
+        raise InputError("there is no text to analyse: the input is empty")
+    return failed
+
+
+class _Analyst:
+    """The graph of the settings, its backend opened at once so that its errors come first."""
+
+    def __init__(self, settings: Settings, lang: str | None, domain: str | None) -> None:
+        from absa.api import build_graph
+        from absa.backends import open_backend
+
+        self._graph: Graph = build_graph(settings, backend=open_backend(settings.backend))
+        self._given = {"lang": lang or None, "domain": domain or None}
+
+    def analyze(self, text: str) -> FinalOutput:
+        with console(stderr=True).status("analysing…"):
+            output: FinalOutput = self._graph.invoke({"text": text, **self._given})["output"]
+        return output
+
+
+def _show(
+    output: FinalOutput,
+    settings: Settings,
+    as_json: bool,
+    number: int = 1,
+    line: int | None = None,
+) -> None:
+    if as_json:
+        print_json(output.model_dump_json())
+        return
+    from absa.cli.screen import Screen
+
+    out = console()
+    if number > 1:
+        out.print()
+    if line is not None:
+        out.print(f"line {line}", style="dim")
+    out.print(Screen(output, settings.pipeline.debate_override))
+
+
+def _lines(path: str) -> Iterator[Given]:
+    from absa.data.source import checked_source
+
+    source = checked_source(Path(path))
+    for line in source.lines():
+        yield Given(line.text, line.number, line.problem)
+    if source.cut_short is not None:
+        damaged = source.cut_short
+        yield Given("", damaged.line, f"{damaged.reason} {damaged.remedy}")
+
+
+def _stdin() -> Iterator[Given]:
+    """The lines of standard input as they come, so that a pipe that stays open is answered."""
+    raw = sys.stdin.buffer
+    for number, line in enumerate(iter(raw.readline, b""), start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            yield Given("", number, f"not UTF-8 text (byte {error.start} of the line)")
+            continue
+        if text.strip():
+            yield Given(text, number)

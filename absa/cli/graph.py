@@ -1,0 +1,53 @@
+"""`absa graph`: the graph of the settings as a drawing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from absa.cli.options import ConfigOption, SetOption, print_text, settings_from
+
+HELP = """Draw the graph that the settings give, offline.
+
+What the settings switch off is not in it."""
+EPILOG = "Example: absa graph --config abl_no_debate --format svg > graph.svg"
+
+
+class Format(StrEnum):
+    """How to draw."""
+
+    mermaid = "mermaid"
+    ascii = "ascii"
+    svg = "svg"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("graph", help=HELP, epilog=EPILOG)(graph)
+
+
+def graph(
+    form: Annotated[Format, typer.Option("--format", help="How to draw it.")] = Format.mermaid,
+    no_gate: Annotated[
+        bool, typer.Option("--no-gate", help="Show the override gate closed, as one box.")
+    ] = False,
+    config: ConfigOption = None,
+    sets: SetOption = None,
+) -> None:
+    """Print the drawing."""
+    settings = settings_from(config, sets)
+    from absa.api import build_graph
+    from absa.drawing import closed, draw_ascii, draw_svg
+
+    drawable = build_graph(settings).get_graph(xray=not no_gate)
+    if no_gate:
+        drawable = closed(drawable)
+    match form:
+        case Format.mermaid:
+            print_text(drawable.draw_mermaid().rstrip("\n"))
+        case Format.ascii:
+            print_text(draw_ascii(drawable))
+        case Format.svg:
+            print_text(draw_svg(drawable))

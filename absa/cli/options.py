@@ -1,0 +1,77 @@
+"""What commands share: options for settings, and the ways to write to the user."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from schemas.settings import Settings
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Settings: a YAML file, or the name of a shipped one such as abl_no_debate.",
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one setting, for example pipeline.debate.rounds=2. May be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def settings_from(config: str | None, sets: Sequence[str] | None) -> Settings:
+    """The settings of `--config` and `--set`.
+
+    Raises:
+        SettingsError: If they cannot be used.
+    """
+    from absa.config import load_settings, parse_override
+
+    return load_settings(config, dict(parse_override(text) for text in sets or ()))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that shows what it is given: no markup, no emoji codes, no guessed colours."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def complain(message: str, who: str = "absa") -> None:
+    """Say on stderr what is wrong, one line per problem."""
+    from absa.show import printable
+
+    for line in message.splitlines() or [""]:
+        print_text(f"{who}: {printable(line)}", stderr=True)
+
+
+def print_text(text: str, *, stderr: bool = False) -> None:
+    """Write a text and a line end."""
+    stream = sys.stderr if stderr else sys.stdout
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def print_json(text: str) -> None:
+    """Write JSON that any terminal or pipe can carry: escaped where its encoding is not Unicode."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(json.loads(text), indent=2 if "\n" in text else None)
+    print_text(text)

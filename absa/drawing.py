@@ -1,0 +1,804 @@
+"""The graph as ASCII or SVG, without a network and without a layout library.
+
+Nodes stand in layers by their longest path from the start. An edge over several layers runs through
+a free place in each; an edge back up (a loop) runs beside them. A node that is only entered from
+and only left to one other node (a verdict of the gate) is drawn at that node's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.runnables.graph import Graph as Drawable
+from langgraph.graph import END, START
+
+from graph.steps import AgentStep
+
+Kind = Literal["terminal", "agent", "rule", "skip", "apply", "subgraph"]
+
+
+class Link(NamedTuple):
+    """An edge; a label names the case in which a conditional one is taken."""
+
+    source: str
+    target: str
+    label: str = ""
+    conditional: bool = False
+
+
+class Segment(NamedTuple):
+    """The part of an edge between two neighbouring layers."""
+
+    source: str
+    target: str
+    link: Link
+
+
+@dataclass
+class Plan:
+    """What stands where, before anything is measured."""
+
+    names: dict[str, str]
+    kinds: dict[str, Kind]
+    layers: list[list[str]]
+    segments: list[list[Segment]]
+    loops: list[Link]
+    satellites: dict[str, list[str]]
+    frames: dict[str, list[str]]
+    bends: dict[str, Link]
+
+    def is_bend(self, item: str) -> bool:
+        """Whether an item of a layer is no node but a place where an edge passes."""
+        return item in self.bends
+
+    def letters(self) -> dict[str, int]:
+        """The room for each node's name: nodes of one layer are equally wide."""
+        return {
+            key: max(len(self.names[k]) for k in layer if not self.is_bend(k))
+            for layer in self.layers
+            for key in layer
+            if not self.is_bend(key)
+        }
+
+    def labels(self, depth: int) -> dict[str, str]:
+        """The labels of the edges that leave a layer, by the item where they are to stand."""
+        found: dict[str, list[str]] = {}
+        for segment in self.segments[depth]:
+            if segment.link.label and not self.is_bend(segment.source):
+                found.setdefault(segment.target, []).append(segment.link.label)
+        return {target: " / ".join(dict.fromkeys(texts)) for target, texts in found.items()}
+
+    def opens_frame(self, depth: int) -> bool:
+        """Whether the first nodes of a subgraph stand in this layer."""
+        return depth in (min(rows) for rows in self._frame_layers())
+
+    def closes_frame(self, depth: int) -> bool:
+        """Whether the last nodes of a subgraph stand in this layer."""
+        return depth in (max(rows) for rows in self._frame_layers())
+
+    def _frame_layers(self) -> list[list[int]]:
+        return [
+            [depth for depth, layer in enumerate(self.layers) if {*keys} & {*layer}]
+            for keys in self.frames.values()
+        ]
+
+
+def draw_ascii(drawable: Drawable) -> str:
+    """The drawing in ASCII characters."""
+    return _Ascii(make_plan(drawable)).text()
+
+
+def draw_svg(drawable: Drawable) -> str:
+    """The drawing as an SVG document, for light and dark pages."""
+    return _Svg(make_plan(drawable)).text()
+
+
+def closed(drawable: Drawable) -> Drawable:
+    """The graph without the nodes at another one's side: the gate as one box."""
+    links = [Link(edge.source, edge.target) for edge in drawable.edges]
+    hidden = {key for keys in _satellites(drawable.nodes, links).values() for key in keys}
+    return Drawable(
+        nodes={key: node for key, node in drawable.nodes.items() if key not in hidden},
+        edges=[e for e in drawable.edges if e.source not in hidden and e.target not in hidden],
+    )
+
+
+# Layers -----------------------------------------------------------------------------------------
+
+
+def make_plan(drawable: Drawable) -> Plan:
+    """Put the nodes of a drawable graph into layers."""
+    names = {key: node.name for key, node in drawable.nodes.items()}
+    links = _without_inner_ends(
+        names, [Link(e.source, e.target, e.data or "", e.conditional) for e in drawable.edges]
+    )
+    names = {key: name for key, name in names.items() if not _is_inner_end(key, name)}
+    satellites = _satellites(names, links)
+    beside = {key for keys in satellites.values() for key in keys}
+    kinds = {
+        key: _kind(names[key], drawable.nodes[key].data, is_satellite=key in beside)
+        for key in names
+    }
+    inner = [k for k in names if k not in beside]
+    links = [link for link in links if link.source not in beside and link.target not in beside]
+    forward, loops = _split_loops(inner, links)
+    layer_of = _longest_paths(inner, forward)
+    layers: list[list[str]] = [[] for _ in range(max(layer_of.values(), default=0) + 1)]
+    for key in inner:
+        layers[layer_of[key]].append(key)
+    bends: dict[str, Link] = {}
+    segments = _segments(layers, layer_of, forward, bends)
+    _untangle(layers, segments)
+    frames: dict[str, list[str]] = {}
+    for key in names:
+        if ":" in key:
+            frames.setdefault(key.rpartition(":")[0], []).append(key)
+    return Plan(_titles(names), kinds, layers, segments, loops, satellites, frames, bends)
+
+
+def _titles(names: Mapping[str, str]) -> dict[str, str]:
+    ends = {START: "start", END: "end"}
+    return {key: ends.get(name, name) for key, name in names.items()}
+
+
+def _kind(name: str, data: Any, *, is_satellite: bool) -> Kind:
+    if name in (START, END):
+        return "terminal"
+    if is_satellite:
+        return "apply" if name.startswith("apply_") else "skip"
+    if isinstance(data, AgentStep):
+        return "agent"
+    # A compiled subgraph that is shown closed has a drawing of its own.
+    return "subgraph" if hasattr(data, "get_subgraphs") else "rule"
+
+
+def _is_inner_end(key: str, name: str) -> bool:
+    return ":" in key and name in (START, END)
+
+
+def _without_inner_ends(names: Mapping[str, str], links: Iterable[Link]) -> list[Link]:
+    """Edges that lead straight through the start and end of a subgraph."""
+    found = list(dict.fromkeys(links))
+    for end in [key for key, name in names.items() if _is_inner_end(key, name)]:
+        into = [link for link in found if link.target == end]
+        out = [link for link in found if link.source == end]
+        found = [link for link in found if end not in (link.source, link.target)]
+        for one in into:
+            for two in out:
+                label = one.label or two.label
+                conditional = one.conditional or two.conditional
+                found.append(Link(one.source, two.target, label, conditional))
+    return list(dict.fromkeys(found))
+
+
+def _satellites(names: Iterable[str], links: Sequence[Link]) -> dict[str, list[str]]:
+    """Nodes with one neighbour, entered from it and left to it, by that neighbour."""
+    found: dict[str, list[str]] = {}
+    for key in names:
+        into = {link.source for link in links if link.target == key}
+        out = {link.target for link in links if link.source == key}
+        if into == out and len(into) == 1 and key not in into and key not in found:
+            hub = into.pop()
+            if not any(hub in keys for keys in found.values()):
+                found.setdefault(hub, []).append(key)
+    return found
+
+
+def _split_loops(nodes: Sequence[str], links: Sequence[Link]) -> tuple[list[Link], list[Link]]:
+    """Edges that go on, and edges that lead back to where a path came from."""
+    out: dict[str, list[Link]] = {key: [] for key in nodes}
+    for link in links:
+        out[link.source].append(link)
+    forward: list[Link] = []
+    loops: list[Link] = []
+    done: set[str] = set()
+
+    def visit(key: str, path: set[str]) -> None:
+        done.add(key)
+        for link in out[key]:
+            if link.target in path or link.target == key:
+                loops.append(link)
+                continue
+            forward.append(link)
+            if link.target not in done:
+                visit(link.target, path | {link.target})
+
+    for key in nodes:
+        if key not in done:
+            visit(key, {key})
+    return forward, loops
+
+
+def _longest_paths(nodes: Sequence[str], forward: Sequence[Link]) -> dict[str, int]:
+    into: dict[str, list[str]] = {key: [] for key in nodes}
+    for link in forward:
+        into[link.target].append(link.source)
+    depth: dict[str, int] = {}
+
+    def measure(key: str) -> int:
+        if key not in depth:
+            depth[key] = max((measure(source) + 1 for source in into[key]), default=0)
+        return depth[key]
+
+    for key in nodes:
+        measure(key)
+    return depth
+
+
+def _segments(
+    layers: list[list[str]],
+    layer_of: Mapping[str, int],
+    forward: Sequence[Link],
+    bends: dict[str, Link],
+) -> list[list[Segment]]:
+    """The edges cut at every layer, with a bend in each layer that they pass."""
+    segments: list[list[Segment]] = [[] for _ in layers]
+    for link in forward:
+        first, last = layer_of[link.source], layer_of[link.target]
+        stops = [link.source]
+        for layer in range(first + 1, last):
+            bend = f"{link.source}>{link.target}@{layer}"
+            layers[layer].append(bend)
+            bends[bend] = link
+            stops.append(bend)
+        stops.append(link.target)
+        for layer, (one, other) in enumerate(pairwise(stops), start=first):
+            segments[layer].append(Segment(one, other, link))
+    return segments
+
+
+def _untangle(layers: list[list[str]], segments: Sequence[Sequence[Segment]]) -> None:
+    """Order each layer by where its neighbours stand, down and up a few times."""
+    near: dict[str, list[list[str]]] = {k: [[], []] for layer in layers for k in layer}
+    for part in segments:
+        for segment in part:
+            near[segment.target][0].append(segment.source)
+            near[segment.source][1].append(segment.target)
+    for sweep in range(4):
+        side = sweep % 2
+        for layer in layers if side == 0 else reversed(layers):
+            place = {key: at / max(1, len(row) - 1) for row in layers for at, key in enumerate(row)}
+            layer.sort(key=lambda key: _mean([place[k] for k in near[key][side]], place[key]))
+
+
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
+
+
+# Columns ----------------------------------------------------------------------------------------
+
+
+class Reach(NamedTuple):
+    """How far an item reaches to the left and right of its middle."""
+
+    left: float
+    right: float
+
+
+def columns(plan: Plan, reach: Mapping[str, Reach], gap: float) -> dict[str, float]:
+    """The middle of each item: near its neighbours, in order, and clear of the next one."""
+    x: dict[str, float] = {}
+    for layer in plan.layers:
+        x.update(_spread(layer, dict.fromkeys(layer, 0.0), reach, gap))
+    up: dict[str, list[str]] = {key: [] for key in x}
+    down: dict[str, list[str]] = {key: [] for key in x}
+    for part in plan.segments:
+        for segment in part:
+            up[segment.target].append(segment.source)
+            down[segment.source].append(segment.target)
+    for sweep in range(12):
+        side = up if sweep % 2 == 0 else down
+        for layer in plan.layers if side is up else reversed(plan.layers):
+            wanted = {key: _mean([x[k] for k in side[key]], x[key]) for key in layer}
+            x.update(_spread(layer, wanted, reach, gap))
+    return x
+
+
+def _spread(
+    layer: Sequence[str], wanted: Mapping[str, float], reach: Mapping[str, Reach], gap: float
+) -> dict[str, float]:
+    """Places as near to the wanted ones as order and distances allow (pooling violators)."""
+    offsets = [0.0]
+    for one, other in pairwise(layer):
+        offsets.append(offsets[-1] + reach[one].right + gap + reach[other].left)
+    pools: list[list[float]] = []
+    for key, offset in zip(layer, offsets, strict=False):
+        pools.append([wanted[key] - offset])
+        while len(pools) > 1 and _mean(pools[-2], 0) > _mean(pools[-1], 0):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    starts = [_mean(pool, 0) for pool in pools for _ in pool]
+    return {k: start + off for k, start, off in zip(layer, starts, offsets, strict=False)}
+
+
+def _buses(part: Sequence[Segment]) -> list[list[Segment]]:
+    """Segments that may share one horizontal line: all from one source, or all to one target."""
+    sources: dict[str, set[str]] = {}
+    targets: dict[str, set[str]] = {}
+    for segment in part:
+        sources.setdefault(segment.target, set()).add(segment.source)
+        targets.setdefault(segment.source, set()).add(segment.target)
+    groups: dict[tuple[str, str], list[Segment]] = {}
+    for segment in part:
+        fans_in = len(sources[segment.target]) > 1 and len(targets[segment.source]) == 1
+        key = ("to", segment.target) if fans_in else ("from", segment.source)
+        groups.setdefault(key, []).append(segment)
+    return list(groups.values())
+
+
+def _stacked(
+    buses: Iterable[list[Segment]], x: Mapping[str, float], near: float
+) -> list[list[Segment]]:
+    """The buses that turn, from top to bottom: none runs into a column that a lower one leaves."""
+    left = [bus for bus in buses if any(abs(x[s.source] - x[s.target]) > near for s in bus)]
+    found: list[list[Segment]] = []
+    while left:
+        free = [
+            bus for bus in left if not any(_below(bus, o, x, near) for o in left if o is not bus)
+        ]
+        found.append((free or left)[0])
+        left.remove(found[-1])
+    return found
+
+
+def _below(
+    bus: Sequence[Segment], other: Sequence[Segment], x: Mapping[str, float], near: float
+) -> bool:
+    return any(abs(x[s.target] - x[o.source]) <= near for s in bus for o in other)
+
+
+# ASCII ------------------------------------------------------------------------------------------
+
+_ARROW = "<->"
+AGAIN = "again"  # the label of a loop that has none
+_LEGEND = "=== agent (asks the backend)   --- rule"
+
+
+def _upright(link: Link) -> str:
+    return ":" if link.conditional else "|"
+
+
+def _level(link: Link) -> str:
+    return "." if link.conditional else "-"
+
+
+class _Ascii:
+    """Draws a plan on a grid of characters."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.grid: dict[tuple[int, int], str] = {}
+        self.rows: dict[str, tuple[int, int]] = {}
+        labels = [plan.labels(depth) for depth in range(len(plan.layers))]
+        incoming = {key: len(text) for found in labels for key, text in found.items()}
+        self.letters = plan.letters()
+        self.reach: dict[str, Reach] = {}
+        for layer in plan.layers:
+            for key in layer:
+                half = 1 if plan.is_bend(key) else self.letters[key] // 2 + 3
+                beside = plan.satellites.get(key, [])
+                size = max((len(plan.names[k]) + len(_ARROW) + 1 for k in beside), default=0)
+                right = max(half + size, incoming.get(key, 0) + 2)
+                self.reach[key] = Reach(half, right)
+        self.x = {k: round(v) for k, v in columns(plan, self.reach, gap=3).items()}
+
+    def text(self) -> str:
+        row = 0
+        for depth, layer in enumerate(self.plan.layers):
+            head, foot = self.plan.opens_frame(depth), self.plan.closes_frame(depth)
+            height = max(self._height(key) for key in layer)
+            for key in layer:
+                if self.plan.is_bend(key):
+                    self._bend(key, row, head + height + foot)
+                else:
+                    self._box(key, row + head, height)
+            row = self._edges(depth, row + head + height + foot)
+        for number, link in enumerate(self.plan.loops):
+            self._loop(link, number)
+        for title, keys in self.plan.frames.items():
+            self._frame(title, keys)
+        return self._lines()
+
+    def _height(self, key: str) -> int:
+        if self.plan.is_bend(key):
+            return 1
+        return 2 + max(1, len(self.plan.satellites.get(key, [])))
+
+    def _bend(self, key: str, top: int, room: int) -> None:
+        for row in range(top, top + room):
+            self._put(row, self.x[key], _upright(self.plan.bends[key]))
+
+    def _box(self, key: str, top: int, room: int) -> None:
+        middle = self.x[key]
+        beside = self.plan.satellites.get(key, [])
+        name = self.plan.names[key].center(self.letters[key])
+        height = self._height(key)
+        left = middle - (len(name) + 4) // 2
+        line = "=" if self.plan.kinds[key] == "agent" else "-"
+        border = f"+{line * (len(name) + 2)}+"
+        rows = [f"| {' ' * len(name)} |"] * (height - 2)
+        rows[(height - 3) // 2] = f"| {name} |"
+        for offset, text in enumerate([border, *rows, border]):
+            self._write(top + offset, left, text)
+        for offset, satellite in enumerate(beside, start=1):
+            text = f"{_ARROW} {self.plan.names[satellite]}"
+            self._write(top + offset, left + len(border), text)
+        self.rows[key] = top, top + height
+        for row in range(top + height, top + room):
+            self._put(row, middle, "|")
+
+    def _edges(self, depth: int, top: int) -> int:
+        """Draw what leads to the next layer; the row where that begins."""
+        part = self.plan.segments[depth]
+        if not part:
+            return top
+        buses = _buses(part)
+        turning = _stacked(buses, self.x, near=0)
+        arrow = top + max(1, len(turning))
+        for bus in buses:
+            row = top + turning.index(bus) if bus in turning else top
+            for s in bus:
+                self._segment(s, top, row, arrow)
+        for s in part:
+            tip = _upright(s.link) if self.plan.is_bend(s.target) else "v"
+            self._put(arrow, self.x[s.target], tip)
+        for target, label in self.plan.labels(depth).items():
+            self._write(arrow, self.x[target] + 2, label)
+        return arrow + 1
+
+    def _segment(self, s: Segment, top: int, bus: int, arrow: int) -> None:
+        one, other = self.x[s.source], self.x[s.target]
+        upright, level = _upright(s.link), _level(s.link)
+        for row in range(top, bus):
+            self._put(row, one, upright)
+        for row in range(bus, arrow):
+            self._put(row, other, upright)
+        if one != other:
+            for column in range(min(one, other), max(one, other) + 1):
+                if self.grid.get((bus, column)) not in ("+", "|", ":"):
+                    self._put(bus, column, level)
+            self._put(bus, one, "+")
+            self._put(bus, other, "+")
+
+    def _loop(self, link: Link, number: int) -> None:
+        """From the right side of the source up to the right side of the target."""
+        low, high = sum(self.rows[link.source]) // 2, sum(self.rows[link.target]) // 2
+        if low == high:
+            low += 1
+        upright, level = _upright(link), _level(link)
+        between = [c for (r, c) in self.grid if high <= r <= low]
+        lane = max(between) + 4
+        for row, key in ((low, link.source), (high, link.target)):
+            edge = max(c for (r, c) in self.grid if r == row and c <= self._right(key))
+            for column in range(edge + 1, lane):
+                self.grid.setdefault((row, column), level)
+            self._put(row, lane, "+")
+            if key == link.target and row == high:
+                self._put(row, edge + 1, "<")
+        for row in range(high + 1, low):
+            self._put(row, lane, upright)
+        self._write((high + low) // 2, lane + 2, link.label or AGAIN)
+
+    def _right(self, key: str) -> int:
+        width = self.letters[key] + 4
+        return self.x[key] - width // 2 + width - 1
+
+    def _frame(self, title: str, keys: Sequence[str]) -> None:
+        inside = [key for key in keys if key in self.rows]
+        top = min(self.rows[k][0] for k in inside) - 1
+        bottom = max(self.rows[k][1] for k in inside)
+        left = min(self.x[k] - round(self.reach[k].left) for k in inside) - 1
+        right = max(self.x[k] + round(self.reach[k].right) for k in inside) + 1
+        head = f".. {title} ".ljust(right - left + 1, ".")
+        for column, char in enumerate(head, start=left):
+            if self.grid.get((top, column)) is None or char not in ". ":
+                self._put(top, column, char)
+        for column in range(left, right + 1):
+            self.grid.setdefault((bottom, column), ".")
+        for row in range(top + 1, bottom):
+            self.grid.setdefault((row, left), ":")
+            self.grid.setdefault((row, right), ":")
+
+    def _put(self, row: int, column: int, char: str) -> None:
+        self.grid[row, column] = char
+
+    def _write(self, row: int, column: int, text: str) -> None:
+        for offset, char in enumerate(text):
+            self._put(row, column + offset, char)
+
+    def _lines(self) -> str:
+        left = min(c for _, c in self.grid)
+        last = max(r for r, _ in self.grid)
+        rows: list[dict[int, str]] = [{} for _ in range(last + 1)]
+        for (row, column), char in self.grid.items():
+            rows[row][column - left] = char
+        lines = ["".join(r.get(c, " ") for c in range(max(r, default=-1) + 1)) for r in rows]
+        return "\n".join([*(line.rstrip() for line in lines), "", _LEGEND])
+
+
+# SVG --------------------------------------------------------------------------------------------
+
+_CHAR, _SMALL_CHAR = 7.9, 6.7
+_HEIGHT, _PILL = 34.0, 22.0
+_GAP, _PILL_GAP, _ARM = 26.0, 6.0, 34.0
+_BAND, _MARGIN, _ROUND = 36.0, 24.0, 7.0
+_FRAME, _FRAME_HEAD = 16.0, 30.0
+
+_STYLE = """
+text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+  text-anchor: middle; fill: #1f2328 }
+.small text, text.small { font-size: 11px }
+text.note { font-size: 11px; fill: #59636e; text-anchor: start }
+.page { fill: #ffffff }
+.box rect { stroke-width: 1.5 }
+.agent rect { fill: #ddf4ff; stroke: #0969da }
+.rule rect { fill: #f6f8fa; stroke: #818b98 }
+.subgraph rect { fill: #fff8c5; stroke: #9a6700 }
+.terminal rect { fill: #ffffff; stroke: #818b98 }
+.skip rect { fill: #fff8c5; stroke: #bf8700 }
+.apply rect { fill: #dafbe1; stroke: #1a7f37 }
+.frame { fill: #818b98; fill-opacity: 0.06; stroke: #818b98; stroke-dasharray: 2 4 }
+.edge { fill: none; stroke: #59636e; stroke-width: 1.3 }
+.maybe { stroke-dasharray: 5 4 }
+.tip { fill: #59636e }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc }
+  text.note { fill: #9198a1 }
+  .page { fill: #0d1117 }
+  .agent rect { fill: #0c2d6b; stroke: #58a6ff }
+  .rule rect { fill: #212830; stroke: #656c76 }
+  .subgraph rect { fill: #341a00; stroke: #d29922 }
+  .terminal rect { fill: #0d1117; stroke: #656c76 }
+  .skip rect { fill: #2e2a1f; stroke: #9e6a03 }
+  .apply rect { fill: #033a16; stroke: #2ea043 }
+  .frame { fill: #9198a1; stroke: #656c76 }
+  .edge { stroke: #9198a1 }
+  .tip { fill: #9198a1 }
+}
+"""
+_LEGEND_NAMES: dict[Kind, str] = {
+    "agent": "agent (asks the backend)",
+    "rule": "rule",
+    "subgraph": "override gate",
+    "skip": "gate skips",
+    "apply": "gate overrides",
+}
+
+
+@dataclass
+class _Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def left(self) -> float:
+        return self.x - self.width / 2
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def middle(self) -> float:
+        return self.y + self.height / 2
+
+
+@dataclass
+class _Svg:
+    """Draws a plan as SVG."""
+
+    plan: Plan
+    boxes: dict[str, _Box] = field(default_factory=dict)
+    back: list[str] = field(default_factory=list)
+    edges: list[str] = field(default_factory=list)
+    front: list[str] = field(default_factory=list)
+    extent: list[float] = field(default_factory=list)
+    bands: list[float] = field(default_factory=list)
+
+    def text(self) -> str:
+        self._place()
+        for title, keys in self.plan.frames.items():
+            self._frame(title, keys)
+        for depth in range(len(self.plan.layers) - 1):
+            self._band(depth)
+        for number, link in enumerate(self.plan.loops):
+            self._loop(link, number)
+        for key in self.plan.names:
+            self._draw_box(key)
+        bottom = max(box.bottom for box in self.boxes.values())
+        left, right = min(self.extent), max(self.extent)
+        height = self._legend(left, right, bottom + 34) + _MARGIN
+        left, right = left - _MARGIN, max(*self.extent, right) + _MARGIN
+        view = f"{left:.0f} {-_MARGIN:.0f} {right - left:.0f} {height + _MARGIN:.0f}"
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}" '
+                f'width="{right - left:.0f}" height="{height + _MARGIN:.0f}" role="img" '
+                'aria-labelledby="absa-graph-title">',
+                '<title id="absa-graph-title">The graph: agents, rules and the gate</title>',
+                f"<style>{_STYLE}</style>",
+                '<defs><marker id="absa-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
+                'markerHeight="8" orient="auto-start-reverse">'
+                '<path class="tip" d="M0 0.8 L7.5 4 L0 7.2 Z"/></marker></defs>',
+                f'<rect class="page" x="{left:.0f}" y="{-_MARGIN:.0f}" '
+                f'width="{right - left:.0f}" height="{height + _MARGIN:.0f}" rx="12"/>',
+                *self.back,
+                *self.edges,
+                *self.front,
+                "</svg>",
+            ]
+        )
+
+    def _sides(self, key: str) -> tuple[list[str], list[str]]:
+        """Satellites to the left and to the right: those that leave things alone, and others."""
+        keys = self.plan.satellites.get(key, [])
+        left = [k for k in keys if self.plan.kinds[k] == "skip"]
+        return left, [k for k in keys if k not in left]
+
+    def _pill_width(self, key: str) -> float:
+        return len(self.plan.names[key]) * _SMALL_CHAR + 20
+
+    def _place(self) -> None:
+        reach, size, letters = {}, {}, self.plan.letters()
+        for layer in self.plan.layers:
+            for key in layer:
+                if self.plan.is_bend(key):
+                    reach[key], size[key] = Reach(6, 6), (0.0, 0.0)
+                    continue
+                width = letters[key] * _CHAR + 28
+                sides = self._sides(key)
+                rows = max(map(len, sides))
+                height = max(_HEIGHT, rows * (_PILL + _PILL_GAP) + _PILL_GAP)
+                arms = [
+                    max((self._pill_width(k) + _ARM for k in side), default=0.0) for side in sides
+                ]
+                reach[key] = Reach(width / 2 + arms[0], width / 2 + arms[1])
+                size[key] = width, height
+        x = columns(self.plan, reach, _GAP)
+        y = 0.0
+        for depth, layer in enumerate(self.plan.layers):
+            top = y + (_FRAME_HEAD if self.plan.opens_frame(depth) else 0)
+            height = max(size[key][1] for key in layer)
+            end = top + height + (_FRAME if self.plan.closes_frame(depth) else 0)
+            for key in layer:
+                width, own = size[key]
+                is_bend = self.plan.is_bend(key)
+                self.boxes[key] = (
+                    _Box(x[key], y, 0, end - y)
+                    if is_bend
+                    else _Box(x[key], top + (height - own) / 2, width, own)
+                )
+                self.extent += [x[key] - reach[key].left, x[key] + reach[key].right]
+                self._place_satellites(key)
+            self.bands.append(end + _BAND / 2)
+            y = end + _BAND
+
+    def _place_satellites(self, key: str) -> None:
+        if self.plan.is_bend(key):
+            return
+        hub = self.boxes[key]
+        for sign, side in zip((-1, 1), self._sides(key), strict=True):
+            total = len(side) * (_PILL + _PILL_GAP) - _PILL_GAP
+            for row, satellite in enumerate(side):
+                width = self._pill_width(satellite)
+                middle = hub.x + sign * (hub.width / 2 + _ARM + width / 2)
+                top = hub.middle - total / 2 + row * (_PILL + _PILL_GAP)
+                self.boxes[satellite] = _Box(middle, top, width, _PILL)
+
+    def _draw_box(self, key: str) -> None:
+        box, kind = self.boxes[key], self.plan.kinds[key]
+        small = kind in ("skip", "apply")
+        radius = box.height / 2 if small or kind == "terminal" else 7
+        self.front.append(
+            f'<g class="box {kind}{" small" if small else ""}">'
+            f'<rect x="{box.left:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
+            f'height="{box.height:.1f}" rx="{radius:.1f}"/>'
+            f'<text x="{box.x:.1f}" y="{box.middle:.1f}" dy="0.34em">{escape(self.plan.names[key])}</text></g>'
+        )
+        for hub, satellites in self.plan.satellites.items():
+            if key in satellites:
+                centre = self.boxes[hub]
+                one, other = (
+                    (centre.left, box.right) if box.x < centre.x else (centre.right, box.left)
+                )
+                path = f"M{one:.1f} {box.middle:.1f} H{other:.1f}"
+                self._edge(path, conditional=True, both_ends=True)
+
+    def _band(self, depth: int) -> None:
+        """The edges from one layer to the next."""
+        buses = _buses(self.plan.segments[depth])
+        turning = _stacked(buses, {key: box.x for key, box in self.boxes.items()}, near=1)
+        for bus in buses:
+            level = self.bands[depth]
+            if bus in turning:
+                level += (turning.index(bus) - (len(turning) - 1) / 2) * 7
+            for segment in bus:
+                self._segment(segment, level)
+        for target, label in self.plan.labels(depth).items():
+            self._note(label, self.boxes[target].x + 8, self.bands[depth] + _BAND / 2 - 12)
+
+    def _turns(self, s: Segment) -> bool:
+        return abs(self.boxes[s.source].x - self.boxes[s.target].x) >= 1
+
+    def _segment(self, s: Segment, level: float) -> None:
+        one, other = self.boxes[s.source], self.boxes[s.target]
+        path = f"M{one.x:.1f} {one.bottom:.1f} "
+        if self._turns(s):
+            step = min(_ROUND, abs(other.x - one.x) / 2)
+            step = step if other.x > one.x else -step
+            path += (
+                f"V{level - _ROUND:.1f} Q{one.x:.1f} {level:.1f} {one.x + step:.1f} {level:.1f} "
+                f"H{other.x - step:.1f} "
+                f"Q{other.x:.1f} {level:.1f} {other.x:.1f} {level + _ROUND:.1f} "
+            )
+        is_last = not self.plan.is_bend(s.target)
+        # A bend is as high as its layer: the edge goes on straight through it.
+        path += f"V{other.y if is_last else other.bottom:.1f}"
+        self._edge(path, conditional=s.link.conditional, tip=is_last)
+
+    def _loop(self, link: Link, number: int) -> None:
+        """From the right side of the source up to the right side of the target."""
+        one, other = self.boxes[link.source], self.boxes[link.target]
+        low, high = one.middle, other.middle
+        if link.source == link.target:
+            low, high = low + 8, high - 8
+        beside = [b.right for b in self.boxes.values() if b.bottom >= high and b.y <= low]
+        lane = max(beside) + 30 + 14 * number
+        path = (
+            f"M{one.right:.1f} {low:.1f} H{lane - _ROUND:.1f} "
+            f"Q{lane:.1f} {low:.1f} {lane:.1f} {low - _ROUND:.1f} V{high + _ROUND:.1f} "
+            f"Q{lane:.1f} {high:.1f} {lane - _ROUND:.1f} {high:.1f} H{other.right:.1f}"
+        )
+        self._edge(path, conditional=link.conditional)
+        self._note(link.label or AGAIN, lane + 8, (low + high) / 2)
+
+    def _edge(
+        self, path: str, *, conditional: bool, tip: bool = True, both_ends: bool = False
+    ) -> None:
+        ends = ' marker-end="url(#absa-tip)"' if tip else ""
+        ends += ' marker-start="url(#absa-tip)"' if both_ends else ""
+        self.edges.append(f'<path class="edge{" maybe" if conditional else ""}" d="{path}"{ends}/>')
+
+    def _note(self, text: str, x: float, y: float) -> None:
+        self.front.append(
+            f'<text class="note" x="{x:.1f}" y="{y:.1f}" dy="0.34em">{escape(text)}</text>'
+        )
+        self.extent.append(x + len(text) * _SMALL_CHAR)
+
+    def _frame(self, title: str, keys: Sequence[str]) -> None:
+        inside = [self.boxes[key] for key in keys if key in self.boxes]
+        left, right = min(b.left for b in inside), max(b.right for b in inside)
+        top, bottom = min(b.y for b in inside), max(b.bottom for b in inside)
+        left, right, top, bottom = left - _FRAME, right + _FRAME, top - _FRAME_HEAD, bottom + _FRAME
+        self.extent += [left, right]
+        self.back.append(
+            f'<rect class="frame" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
+            f'height="{bottom - top:.1f}" rx="10"/>'
+        )
+        self._note(title, left + 12, top + 14)
+
+    def _legend(self, left: float, right: float, top: float) -> float:
+        """What the colours mean; where it ends."""
+        x, y = left, top
+        for kind, name in _LEGEND_NAMES.items():
+            if kind not in self.plan.kinds.values():
+                continue
+            width = 26 + len(name) * _SMALL_CHAR + 18
+            if x > left and x + width > right:
+                x, y = left, y + 22
+            self.front.append(
+                f'<g class="box {kind}"><rect x="{x:.1f}" y="{y:.1f}" width="18" height="12" '
+                'rx="3"/></g>'
+            )
+            self._note(name, x + 26, y + 6)
+            x += width
+        return y + 12
