@@ -114,7 +114,7 @@ def make_plan(drawable: Drawable) -> Plan:
     """Put the nodes of a drawable graph into layers."""
     names = {key: node.name for key, node in drawable.nodes.items()}
     links = _without_inner_ends(
-        names, [Link(e.source, e.target, e.data or "", e.conditional) for e in drawable.edges]
+        names, [Link(e.source, e.target, str(e.data or ""), e.conditional) for e in drawable.edges]
     )
     names = {key: name for key, name in names.items() if not _is_inner_end(key, name)}
     satellites = _satellites(names, links)
@@ -698,11 +698,12 @@ class _Svg:
         box, kind = self.boxes[key], self.plan.kinds[key]
         small = kind in ("skip", "apply")
         radius = box.height / 2 if small or kind == "terminal" else 7
+        name = escape(self.plan.names[key])
         self.front.append(
             f'<g class="box {kind}{" small" if small else ""}">'
             f'<rect x="{box.left:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
             f'height="{box.height:.1f}" rx="{radius:.1f}"/>'
-            f'<text x="{box.x:.1f}" y="{box.middle:.1f}" dy="0.34em">{escape(self.plan.names[key])}</text></g>'
+            f'<text x="{box.x:.1f}" y="{box.middle:.1f}" dy="0.34em">{name}</text></g>'
         )
         for hub, satellites in self.plan.satellites.items():
             if key in satellites:

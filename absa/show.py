@@ -61,7 +61,7 @@ _SKIPPED = {
     "l3_conservative": "the Validator saw a risk ({risks}), and there the gate lets nothing pass",
     "implicit_soft_only": "the aspect is implicit: the text does not name it",
     "contradictory_memory": "an override in a case like this went wrong before",
-    "already_confident": "it is {target} already, with at least {min_target_conf} confidence",
+    "already_confident": "{target} already, with a confidence of at least {min_target_conf}",
 }
 _REMOVED = "a review removed it or its sentiment, so the agents disagree about what to do"
 _ADOPTED = {
@@ -254,8 +254,8 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
     why = skip_reason(record, output, settings)
     aspect = printable(record.aspect)
     if record.verdict == "already_confident":
-        return Event("agreed", aspect, f"the debate changed nothing: {why}")
-    wish = f", which the debate wanted {record.target}" if record.target else ""
+        return Event("agreed", aspect, why)
+    wish = f" to {record.target}" if record.target else ""
     return Event("refused", aspect, f"no override{wish}: {why}")
 
 

@@ -140,18 +140,20 @@ class _Wiring:
         self._route("adopt", routing.before_output, ["moderator", "finalize"])
 
     def _gate(self, *, with_drop: bool) -> None:
-        """A loop over the debate's aspects: one edge and one node per verdict."""
+        """One edge and one node per verdict; two edges to one node would collapse in a drawing."""
         self._rule(override_gate, with_settings=True)
-        edges: dict[Any, str] = {routing.GATE_DONE: "adopt"}
+        edges: dict[Any, str] = {routing.NO_VERDICT: "adopt"}
         for verdict in (*routing.SKIPS, *routing.OVERRIDES):
             if verdict == "drop" and not with_drop:
                 continue
             node = edges[verdict] = routing.verdict_node(verdict)
-            applies = verdict in routing.OVERRIDES
-            step = RuleStep(carry_out, self._settings) if applies else RuleStep(record_verdict)
+            if verdict in routing.OVERRIDES:
+                step = RuleStep(carry_out(verdict), self._settings)
+            else:
+                step = RuleStep(record_verdict(verdict))
             self._graph.add_node(node, step)
-            self._graph.add_edge(node, "override_gate")
-        self._graph.add_conditional_edges("override_gate", RouteStep(routing.after_verdict), edges)
+            self._graph.add_edge(node, "adopt")
+        self._graph.add_conditional_edges("override_gate", RouteStep(routing.after_gate), edges)
 
     def _agent(self, agent: Agent[Any]) -> None:
         self._graph.add_node(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schemas.records import Verdict
 from schemas.settings import PipelineSettings
 from schemas.state import State
 
 REVIEWERS = ("ate_review", "atsa_review")
-SKIPS = (
+SKIPS: tuple[Verdict, ...] = (
     "max_one_override_per_sample",
     "neutral_only",
     "no_evidence_span",
@@ -25,8 +26,9 @@ SKIPS = (
     "implicit_soft_only",
     "already_confident",
 )
-OVERRIDES = ("add", "flip", "drop")
-GATE_DONE = "done"
+OVERRIDES: tuple[Verdict, ...] = ("add", "flip", "drop")
+# The debate spoke of no aspect at all.
+NO_VERDICT = "none"
 
 Next = Sequence[str]
 
@@ -68,10 +70,9 @@ def next_round(state: State, p: PipelineSettings) -> str:
     return p.debate.order[0] if held < p.debate.rounds else "judge"
 
 
-def after_verdict(state: State) -> str:
-    """Each verdict of the gate has an edge of its own."""
-    pending = state["gate_pending"]
-    return pending.verdict if pending else GATE_DONE
+def after_gate(state: State) -> list[str]:
+    """To the nodes of the verdicts that were given; each verdict has an edge of its own."""
+    return list(dict.fromkeys(r.verdict for r in state["gate_verdicts"])) or [NO_VERDICT]
 
 
 def verdict_node(verdict: str) -> str:

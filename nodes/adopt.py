@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from nodes.board import Board, Tuples, tuples
 from nodes.language import Language, language
-from nodes.override_gate import hinted_aspects
+from nodes.override_gate import gate_log, hinted_aspects, settle
 from nodes.polarity import read
 from nodes.review_context import known_edits
 from nodes.text import grounded
@@ -97,21 +97,29 @@ class Change:
 
 
 def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
-    """Decide whether the patched result is taken."""
-    assert state["patched_result"] is not None
+    """Take the overrides into the patched result, and decide whether it replaces Stage 1."""
+    assert state["patched_result"] is not None, "adoption comes after the reviews"
+    lang = language(state["lang"])
+    board = Board(state["patched_result"], state["text"], lang)
+    overrides = settle(board, state["gate_outcomes"])
+    patched = board.result()
     after = state["stage2_validation"]
     evidence = Evidence(
         text=state["text"],
-        lang=language(state["lang"]),
+        lang=lang,
         stage1=state["stage1_result"],
-        patched=state["patched_result"],
+        patched=patched,
         summary=state["judge_answer"],
         context=state["debate_hints"],
-        gate_log=state["gate_log"],
+        gate_log=gate_log(state["gate_outcomes"]),
         risks_before=len(state["stage1_validation"].structural_risks),
         risks_after=len(after.structural_risks) if after else 0,
     )
-    return {"adoption": decide(evidence, pipeline.debate_override)}
+    return {
+        "patched_result": patched,
+        "corrections": [*state["corrections"], *overrides],
+        "adoption": decide(evidence, pipeline.debate_override),
+    }
 
 
 def decide(e: Evidence, settings: OverrideSettings) -> Adoption:

@@ -11,6 +11,7 @@ from nodes.adopt import first_skip
 from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
 from nodes.board import Board, tuples
 from nodes.language import Language, language
+from nodes.override_gate import gate_log
 from nodes.polarity import exact
 from nodes.text import grounded
 from schemas.answers import DISCARDED, POLARITIES
@@ -70,6 +71,7 @@ def final_output(
     stage2_validation = state["stage2_validation"]
     hints = state["debate_hints"]
     calls = tuple(state["calls"].values())
+    log = gate_log(state["gate_outcomes"])
     return FinalOutput(
         uid=state["uid"],
         text=text,
@@ -99,16 +101,16 @@ def final_output(
         ),
         meta=Meta(
             protocol=pipeline.protocol,
-            gate_decision="APPLY" if any(r.applied for r in state["gate_log"]) else "SKIP",
+            gate_decision="APPLY" if any(r.applied for r in log) else "SKIP",
             adopt_decision=adoption.decision,
             adopt_reason=adoption.reason,
             ev_score=adoption.ev_score,
             ev_threshold=pipeline.debate_override.ev_threshold,
             ev_components=adoption.ev_components,
-            override_skipped_reason=first_skip(state["gate_log"]),
-            debate_override_stats=override_stats(state["gate_log"]),
-            debate_override_skip_reasons=skip_reasons(state["gate_log"]),
-            override_gate=tuple(state["gate_log"]),
+            override_skipped_reason=first_skip(log),
+            debate_override_stats=override_stats(log),
+            debate_override_skip_reasons=skip_reasons(log),
+            override_gate=tuple(log),
             correction_applied_log=tuple(state["corrections"]),
             **(
                 {

@@ -30,8 +30,8 @@ def intake(state: State) -> IntakeUpdate:
         "stage2_validation": None,
         "patched_result": None,
         "corrections": [],
-        "gate_pending": None,
-        "gate_log": [],
+        "gate_verdicts": [],
+        "gate_outcomes": Overwrite({}),
         # What stands if Stage 2 is switched off.
         "adoption": Adoption(decision="not_adopted", reason="low_signal"),
         "counts": {},

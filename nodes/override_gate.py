@@ -1,13 +1,13 @@
 """The debate-override gate: may the debate change an aspect after the reviews?
 
 The aspects that the debate spoke of are judged one by one, in the order in which it first named
-them; the first condition of `CONDITIONS` that holds decides. `override_gate` judges the next one,
-and an edge of its own leads from each verdict to the node that records it or carries it out.
+them; the first condition of `CONDITIONS` that holds decides. An edge of its own leads from each
+verdict to the node that puts it on record or carries it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodes.board import Board
@@ -18,6 +18,7 @@ from schemas.answers import Risk
 from schemas.records import (
     AspectRecord,
     Correction,
+    GateOutcome,
     GateRecord,
     Hint,
     ReviewContext,
@@ -25,7 +26,7 @@ from schemas.records import (
     Verdict,
 )
 from schemas.settings import OverrideSettings, PipelineSettings
-from schemas.state import OverrideUpdate, State, VerdictUpdate, WeighUpdate
+from schemas.state import GateUpdate, OutcomeUpdate, State
 
 L3_RISKS = frozenset(
     ("NEGATION_SCOPE", "CONTRAST_SCOPE", "POLARITY_MISMATCH", "NEGATION", "CONTRAST", "IRONY")
@@ -136,51 +137,84 @@ def verdict(case: Case) -> Verdict:
     return next(name for name, holds in CONDITIONS if holds(case))
 
 
-def override_gate(state: State, pipeline: PipelineSettings) -> WeighUpdate:
-    """Judge the next aspect that the debate spoke of; None when all have been judged."""
+def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
+    """Judge the aspects that the debate spoke of, one by one."""
     context, patched = state["debate_hints"], state["patched_result"]
-    if context is None or patched is None:
-        return {"gate_pending": None}
+    assert context is not None and patched is not None, "the gate comes after debate and reviews"
     board = Board(patched, state["text"], language(state["lang"]))
-    aspects = hinted_aspects(context, board)
-    done = len(state["gate_log"])
-    if done >= len(aspects):
-        return {"gate_pending": None}
-    return {
-        "gate_pending": weigh(
-            aspects[done],
+    verdicts: list[GateRecord] = []
+    for aspect in hinted_aspects(context, board):
+        record = weigh(
+            aspect,
             board,
             context,
             removed=removed_aspects(state["corrections"], board),
             risks=state["stage1_validation"].structural_risks,
-            overrides_so_far=sum(r.applied for r in state["gate_log"]),
+            # An override touches its own aspect only, so all that one verdict has to know of the
+            # others is how many there were.
+            overrides_so_far=sum(r.applied for r in verdicts),
             settings=pipeline.debate_override,
         )
-    }
+        verdicts.append(record)
+    return {"gate_verdicts": verdicts}
 
 
-def record_verdict(state: State) -> VerdictUpdate:
-    """A skip goes on record."""
-    return {"gate_log": [*state["gate_log"], _pending(state)]}
+def record_verdict(verdict: Verdict) -> Callable[[State], OutcomeUpdate]:
+    """The node that puts a skip on record."""
 
+    def record(state: State) -> OutcomeUpdate:
+        outcomes = [
+            GateOutcome(order=n, record=r)
+            for n, r in enumerate(state["gate_verdicts"])
+            if r.verdict == verdict
+        ]
+        return {"gate_outcomes": {o.record.aspect: o for o in outcomes}}
 
-def carry_out(state: State, pipeline: PipelineSettings) -> OverrideUpdate:
-    """An override changes the patched result and goes on record."""
-    record, patched = _pending(state), state["patched_result"]
-    assert patched is not None
-    board = Board(patched, state["text"], language(state["lang"]))
-    correction = override(board, record, pipeline.debate_override.min_target_conf)
-    return {
-        "gate_log": [*state["gate_log"], record],
-        "patched_result": board.result(),
-        "corrections": [*state["corrections"], correction],
-    }
-
-
-def _pending(state: State) -> GateRecord:
-    record = state["gate_pending"]
-    assert record is not None, "a verdict node is only reached by a verdict"
     return record
+
+
+def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUpdate]:
+    """The node that carries out an override."""
+
+    def apply(state: State, pipeline: PipelineSettings) -> OutcomeUpdate:
+        patched = state["patched_result"]
+        assert patched is not None, "the gate comes after the reviews"
+        board = Board(patched, state["text"], language(state["lang"]))
+        outcomes: dict[str, GateOutcome] = {}
+        for n, record in enumerate(state["gate_verdicts"]):
+            if record.verdict == verdict:
+                correction = override(board, record, pipeline.debate_override.min_target_conf)
+                outcomes[record.aspect] = GateOutcome(
+                    order=n,
+                    record=record,
+                    correction=correction,
+                    aspect=board.find(record.aspect),
+                )
+        return {"gate_outcomes": outcomes}
+
+    return apply
+
+
+def settle(board: Board, outcomes: Mapping[str, GateOutcome]) -> list[Correction]:
+    """Put the overridden aspects onto the board; their corrections, in order."""
+    applied = [o for o in in_order(outcomes) if o.correction is not None]
+    for outcome in applied:
+        key = board.resolve(outcome.record.aspect)
+        if outcome.aspect is not None:
+            board.aspects[key] = outcome.aspect
+        else:
+            board.drop_aspect(key)
+    return [o.correction for o in applied if o.correction is not None]
+
+
+def in_order(outcomes: Mapping[str, GateOutcome]) -> list[GateOutcome]:
+    """The outcomes in the order in which the aspects were judged."""
+    return sorted(outcomes.values(), key=lambda o: o.order)
+
+
+def gate_log(outcomes: Mapping[str, GateOutcome]) -> list[GateRecord]:
+    """The verdicts that were recorded or carried out, in order."""
+    return [o.record for o in in_order(outcomes)]
 
 
 def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:

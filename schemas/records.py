@@ -181,6 +181,15 @@ class GateRecord(Record):
     thresholds: dict[str, float] = Field(default_factory=dict)
 
 
+class GateOutcome(Record):
+    """A verdict on record; an override also with its correction and what became of the aspect."""
+
+    order: int
+    record: GateRecord
+    correction: Correction | None = None
+    aspect: AspectRecord | None = None
+
+
 class Adoption(Record):
     """Whether Stage 2 replaces Stage 1, and why."""
 

@@ -24,6 +24,7 @@ from schemas.records import (
     CallRecord,
     Correction,
     Counts,
+    GateOutcome,
     GateRecord,
     ReviewContext,
     StageResult,
@@ -31,8 +32,8 @@ from schemas.records import (
 )
 
 
-def merge_calls(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Calls keyed by node and turn: agents run in parallel, and the same call twice is one call."""
+def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """For what parallel nodes write, by key: the same update twice is the same state."""
     return {**old, **new}
 
 
@@ -60,7 +61,7 @@ class State(TypedDict, total=False):
     lang: str
     domain: str | None
     demos: list[dict[str, Any]]
-    calls: Annotated[dict[str, CallRecord], merge_calls]
+    calls: Annotated[dict[str, CallRecord], merge]
     # Stage 1
     ate_answer: AteAnswer
     atsa_answer: AtsaAnswer
@@ -78,8 +79,8 @@ class State(TypedDict, total=False):
     patched_result: StageResult | None
     corrections: list[Correction]
     # Override gate
-    gate_pending: GateRecord | None
-    gate_log: list[GateRecord]
+    gate_verdicts: list[GateRecord]
+    gate_outcomes: Annotated[dict[str, GateOutcome], merge]
     # Decision
     adoption: Adoption
     counts: dict[str, Counts]
@@ -102,8 +103,8 @@ class IntakeUpdate(TypedDict):
     stage2_validation: None
     patched_result: None
     corrections: list[Correction]
-    gate_pending: None
-    gate_log: list[GateRecord]
+    gate_verdicts: list[GateRecord]
+    gate_outcomes: Any
     adoption: Adoption
     counts: dict[str, Counts]
 
@@ -131,26 +132,21 @@ class ApplyUpdate(TypedDict):
     counts: dict[str, Counts]
 
 
-class WeighUpdate(TypedDict):
-    """The verdict on the next aspect, None when all are judged."""
+class GateUpdate(TypedDict):
+    """The verdicts on the debate's aspects, in the order in which they were judged."""
 
-    gate_pending: GateRecord | None
-
-
-class VerdictUpdate(TypedDict):
-    """A verdict on record."""
-
-    gate_log: list[GateRecord]
+    gate_verdicts: list[GateRecord]
 
 
-class OverrideUpdate(VerdictUpdate):
-    """A verdict carried out."""
+class OutcomeUpdate(TypedDict):
+    """Verdicts on record or carried out, by aspect."""
 
-    patched_result: StageResult
-    corrections: list[Correction]
+    gate_outcomes: dict[str, GateOutcome]
 
 
 class AdoptUpdate(TypedDict):
-    """Whether Stage 2 replaces Stage 1."""
+    """The patched result with its overrides, and whether it replaces Stage 1."""
 
+    patched_result: StageResult
+    corrections: list[Correction]
     adoption: Adoption

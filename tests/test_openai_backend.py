@@ -312,9 +312,18 @@ def test_answer_unreadable_twice_is_an_error_with_the_raw_answer(
     assert error.details["usage"] == {"prompt_tokens": 22, "completion_tokens": 14}
 
 
-def test_partly_readable_answer_survives_a_failed_repair(server: Server, ask: AskFn) -> None:
+@pytest.mark.parametrize(
+    "repaired",
+    [
+        pytest.param("nothing", id="unreadable"),
+        pytest.param({"aspects": [{"no": "term"}, {"no": "term"}]}, id="worse"),
+    ],
+)
+def test_partly_readable_answer_survives_a_failed_repair(
+    server: Server, ask: AskFn, repaired: Any
+) -> None:
     partly = {"aspects": [{"term": "가격"}, {"no": "term"}]}
-    server.script = [says(partly), says("nothing")]
+    server.script = [says(partly), says(repaired)]
     reply = ask(backend(server), question())
     assert reply.output == partly
     assert reply.notes[0].startswith("not repaired: aspects.1")

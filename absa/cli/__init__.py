@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from absa.cli import analyze, doctor, graph
-from absa.cli.options import complain, print_text
+from absa.cli.options import UsageError, complain, print_text
 
 COMMANDS = (analyze, graph, doctor)
 
@@ -74,13 +74,22 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _root(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            is_eager=True,
+            callback=lambda asked: _print_version() if asked else None,
+        ),
     ] = False,
 ) -> None:
-    if show_version:
-        print_text(f"absa {version('absa-debate-graph')}")
-        raise typer.Exit
+    """Nothing: the commands do the work."""
+
+
+def _print_version() -> NoReturn:
+    print_text(f"absa {version('absa-debate-graph')}")
+    raise typer.Exit
 
 
 def _explain(error: Exception) -> int | None:
@@ -95,7 +104,12 @@ def _explain(error: Exception) -> int | None:
     if isinstance(error, BackendError):
         complain(str(error))
         return FAILED
-    if isinstance(error, SettingsError | DataError | InputError):
+    wrong_use: tuple[type[Exception], ...] = (UsageError, SettingsError, DataError, InputError)
+    if "absa.runs" in sys.modules:
+        from absa.runs import RunError, RunMismatch
+
+        wrong_use += (RunError, RunMismatch)
+    if isinstance(error, wrong_use):
         complain(str(error))
         return WRONG_USE
     about_files = FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError

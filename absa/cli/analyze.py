@@ -12,6 +12,7 @@ import typer
 from absa.cli.options import (
     ConfigOption,
     SetOption,
+    UsageError,
     complain,
     console,
     print_json,
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from schemas.output import FinalOutput
     from schemas.settings import Settings
 
-HELP = """Analyse a text: its aspects, their polarity with evidence, and what the debate changed.
+HELP = """Analyse a text, or one a line: aspects, evidence, decisions.
+
+Shows each aspect with its polarity and evidence, the label, and what the debate changed and why.
 
 A file or standard input holds one text a line; empty lines are skipped. A text that fails is
 reported on stderr and the others go on; the exit code is then 1."""
@@ -76,7 +79,7 @@ def analyze(
 ) -> None:
     """Analyse what is given and print it."""
     if (text is None) == (file is None):
-        raise typer.BadParameter("give one of: a TEXT, - for standard input, or --file FILE")
+        raise UsageError("give a TEXT, - for standard input, or --file FILE; one of them")
     settings = settings_from(config, sets)
     if text is not None and text != "-":
         _analyze_argument(text, settings, lang, domain, as_json)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from schemas.backend import Ask
     from schemas.settings import BackendSettings, Settings
 
-HELP = """Say what is installed, which settings would be used, and ask the backend a question.
+HELP = """Say what is installed and whether the backend answers.
+
+Shows the settings that would be used, and asks the backend one real question.
 
 The exit code is 0 if the backend answers, else 1."""
 EPILOG = "Example: absa doctor --config openai"

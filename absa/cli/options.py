@@ -35,6 +35,10 @@ SetOption = Annotated[
 ]
 
 
+class UsageError(ValueError):
+    """A wrong command line that Typer cannot see is wrong: one line on stderr, exit code 2."""
+
+
 def settings_from(config: str | None, sets: Sequence[str] | None) -> Settings:
     """The settings of `--config` and `--set`.
 

@@ -1,0 +1,72 @@
+# Needs Python 3.11 or newer and make. Everything else goes into .venv.
+PYTHON ?= python3
+PORT ?= 2024
+WORKERS ?= 2
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Files that say what has been installed: done once, and again when a requirement changes.
+RUNTIME := .venv/.runtime-installed
+DEV := .venv/.dev-installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## Show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PYTHON=python3.12 make demo   use another interpreter"
+
+.PHONY: demo
+demo: $(RUNTIME) ## Set up and analyse a first sentence, offline
+	@$(BIN)/absa analyze "사용감은 좋지만 가격은 비싸요."
+	@$(BIN)/absa analyze "The battery is great but the screen is dim."
+	@echo
+	@echo "Next:"
+	@echo "  $(BIN)/absa analyze \"your own sentence\""
+	@echo "  $(BIN)/absa --help"
+	@echo "  make studio   watch the agents in LangGraph Studio"
+	@echo "  make test     run the checks and tests"
+
+.PHONY: test
+test: lint ## Set up, lint and run all tests: what CI runs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+.PHONY: lint
+lint: $(DEV) ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(DEV) ## Run the benchmarks
+	$(BIN)/python -m benchmarks.overhead
+
+.PHONY: studio
+studio: $(DEV) ## Serve the graphs to LangGraph Studio (ABSA_CONFIG=... for your own settings)
+	LANGGRAPH_CLI_NO_ANALYTICS=1 $(BIN)/langgraph dev --no-browser --host 127.0.0.1 --port $(PORT)
+
+.PHONY: clean
+clean: ## Remove .venv, caches and build products
+	rm -rf .venv build dist .langgraph_api .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "There is no '$(PYTHON)'. Install Python 3.11 or newer," \
+			"or name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$("$(PYTHON)" -V 2>&1)." \
+			"Name another one: make PYTHON=python3.12" >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+
+$(RUNTIME): pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[dev]'
+	@touch $@ $(RUNTIME)
