@@ -16,29 +16,55 @@ from typing import Any
 
 _BUSY_S = 60.0
 _BATCH = 500
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class StorageError(RuntimeError):
+    """A file cannot be read or written. What was acknowledged before is safe."""
+
+    def __init__(self, path: Path, why: object, remedy: str) -> None:
+        """Name the file, what is wrong, and what to do."""
+        super().__init__(f"{path}: {why}; {remedy}")
+        self.path = path
 
 
 class Database:
-    """One SQLite file: grouped, synced writes; reads from any thread."""
+    """One SQLite file: grouped, synced writes; reads from any thread.
 
-    def __init__(self, path: Path, schema: str) -> None:
-        """Open or create the file."""
+    Every method raises `StorageError` if the file cannot be used.
+    """
+
+    def __init__(self, path: Path, schema: str, *, if_damaged: str) -> None:
+        """Open or create the file. `if_damaged` tells the user what to do about a broken one."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._if_damaged = if_damaged
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        with self._connect() as connection:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = self._connect()
             connection.executescript(schema)
-        self._writer = threading.Thread(target=self._write_all, name=f"write {path.name}", daemon=True)
+        except (sqlite3.Error, OSError) as error:
+            self._disconnect()
+            raise self._failure(error) from error
+        self._writer = threading.Thread(
+            target=self._write_all, args=(connection,), name=f"write {path.name}", daemon=True
+        )
         self._writer.start()
+
+    def _failure(self, error: Exception) -> StorageError:
+        # The primary code is in the lower byte, whatever the extended one says.
+        damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+        remedy = self._if_damaged if damaged else "check that there is space and permission"
+        return StorageError(self.path, error, remedy)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, check_same_thread=False)
+        self._connections.append(connection)
         connection.execute("PRAGMA journal_mode=WAL")
         # FULL syncs each commit: after a power cut nothing that was acknowledged is missing.
         connection.execute("PRAGMA synchronous=FULL")
-        self._connections.append(connection)
         return connection
 
     def _reader(self) -> sqlite3.Connection:
@@ -49,12 +75,14 @@ class Database:
 
     def read(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, one after the other."""
-        return iter(self._reader().execute(sql, values))
+        try:
+            yield from self._reader().execute(sql, values)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query."""
-        row: tuple[Any, ...] | None = self._reader().execute(sql, values).fetchone()
-        return row
+        return next(self.read(sql, *values), None)
 
     def write(self, sql: str, *values: Any) -> Future[None]:
         """Write; the future is done once it is on the disk."""
@@ -62,22 +90,44 @@ class Database:
         self._queue.put(pending)
         return pending.done
 
+    def flush(self) -> None:
+        """Wait until what is waiting is written."""
+        self.write("SELECT 1").result()
+
     def close(self) -> None:
         """Write what is waiting and close."""
         self._queue.put(None)
         self._writer.join()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         for connection in self._connections:
             connection.close()
 
-    def _write_all(self) -> None:
-        connection = self._connect()
+    def _write_all(self, connection: sqlite3.Connection) -> None:
         open_ = True
         while open_:
             batch = [self._queue.get()]
             while len(batch) < _BATCH and not self._queue.empty():
                 batch.append(self._queue.get())
             open_ = None not in batch
-            _commit(connection, [write for write in batch if write is not None])
+            self._commit(connection, [write for write in batch if write is not None])
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[_Write]) -> None:
+        """One transaction for the batch: all of it is on the disk, or none and everyone is told."""
+        # What nobody waits for any more is written all the same.
+        awaited = [write.done for write in batch if write.done.set_running_or_notify_cancel()]
+        try:
+            with connection:
+                for write in batch:
+                    connection.execute(write.sql, write.values)
+        except Exception as error:  # this thread must live: others wait for it
+            known = isinstance(error, sqlite3.Error | OSError)
+            for done in awaited:
+                done.set_exception(self._failure(error) if known else error)
+        else:
+            for done in awaited:
+                done.set_result(None)
 
 
 class _Write:
@@ -85,19 +135,3 @@ class _Write:
         self.sql = sql
         self.values = values
         self.done: Future[None] = Future()
-
-
-def _commit(connection: sqlite3.Connection, batch: list[_Write]) -> None:
-    """One transaction for the batch: all of it is on the disk, or none and everyone is told."""
-    if not batch:
-        return
-    try:
-        with connection:
-            for write in batch:
-                connection.execute(write.sql, write.values)
-    except sqlite3.Error as error:
-        for write in batch:
-            write.done.set_exception(error)
-    else:
-        for write in batch:
-            write.done.set_result(None)

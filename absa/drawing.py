@@ -1,8 +1,8 @@
 """The graph as ASCII or SVG, without a network and without a layout library.
 
 Nodes stand in layers by their longest path from the start. An edge over several layers runs through
-a free place in each; an edge back up (a loop) runs beside them. A node that is only entered from
-and only left to one other node (a verdict of the gate) is drawn at that node's side.
+a free place in each; an edge back up (a loop) runs beside them. Many nodes between the same two
+others (the verdicts of the gate) are drawn as one list.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from html import escape
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from langchain_core.runnables.graph import Edge
 from langchain_core.runnables.graph import Graph as Drawable
 from langgraph.graph import END, START
 
 from graph.steps import AgentStep
 
-Kind = Literal["terminal", "agent", "rule", "skip", "apply", "subgraph"]
+Kind = Literal["terminal", "agent", "rule", "skip", "apply", "subgraph", "list"]
+
+LISTED = 5
+"""So many nodes between the same two others become a list."""
 
 
 class Link(NamedTuple):
@@ -47,7 +51,7 @@ class Plan:
     layers: list[list[str]]
     segments: list[list[Segment]]
     loops: list[Link]
-    satellites: dict[str, list[str]]
+    lists: dict[str, list[str]]
     frames: dict[str, list[str]]
     bends: dict[str, Link]
 
@@ -56,13 +60,12 @@ class Plan:
         return item in self.bends
 
     def letters(self) -> dict[str, int]:
-        """The room for each node's name: nodes of one layer are equally wide."""
-        return {
-            key: max(len(self.names[k]) for k in layer if not self.is_bend(k))
-            for layer in self.layers
-            for key in layer
-            if not self.is_bend(key)
-        }
+        """The room for each node's name: nodes of one layer are equally wide, a list by itself."""
+        found = {key: max(len(self.names[k]) for k in keys) for key, keys in self.lists.items()}
+        for layer in self.layers:
+            nodes = [key for key in layer if not self.is_bend(key) and key not in self.lists]
+            found |= dict.fromkeys(nodes, max((len(self.names[key]) for key in nodes), default=0))
+        return found
 
     def labels(self, depth: int) -> dict[str, str]:
         """The labels of the edges that leave a layer, by the item where they are to stand."""
@@ -98,12 +101,18 @@ def draw_svg(drawable: Drawable) -> str:
 
 
 def closed(drawable: Drawable) -> Drawable:
-    """The graph without the nodes at another one's side: the gate as one box."""
+    """The graph without the lists: the gate as one box."""
     links = [Link(edge.source, edge.target) for edge in drawable.edges]
-    hidden = {key for keys in _satellites(drawable.nodes, links).values() for key in keys}
+    lists = _lists(drawable.nodes, links)
+    hidden = {key for keys in lists.values() for key in keys}
+    edges = [
+        edge
+        for edge in drawable.edges
+        if not {edge.source, edge.target} & hidden and (edge.source, edge.target) not in lists
+    ]
     return Drawable(
         nodes={key: node for key, node in drawable.nodes.items() if key not in hidden},
-        edges=[e for e in drawable.edges if e.source not in hidden and e.target not in hidden],
+        edges=[*edges, *(Edge(source, target) for source, target in lists)],
     )
 
 
@@ -117,14 +126,17 @@ def make_plan(drawable: Drawable) -> Plan:
         names, [Link(e.source, e.target, str(e.data or ""), e.conditional) for e in drawable.edges]
     )
     names = {key: name for key, name in names.items() if not _is_inner_end(key, name)}
-    satellites = _satellites(names, links)
-    beside = {key for keys in satellites.values() for key in keys}
-    kinds = {
-        key: _kind(names[key], drawable.nodes[key].data, is_satellite=key in beside)
-        for key in names
-    }
-    inner = [k for k in names if k not in beside]
-    links = [link for link in links if link.source not in beside and link.target not in beside]
+    kinds = {key: _kind(names[key], drawable.nodes[key].data) for key in names}
+    lists: dict[str, list[str]] = {}
+    for (source, target), keys in _lists(names, links).items():
+        listed = f"{source}*{target}"
+        lists[listed] = keys
+        kinds |= {key: "apply" if names[key].startswith("apply_") else "skip" for key in keys}
+        kinds[listed] = "list"
+        links = [link for link in links if link.source not in keys and link.target not in keys]
+        links += [Link(source, listed, "", True), Link(listed, target)]
+    hidden = {key for keys in lists.values() for key in keys}
+    inner = [key for key in (*names, *lists) if key not in hidden]
     forward, loops = _split_loops(inner, links)
     layer_of = _longest_paths(inner, forward)
     layers: list[list[str]] = [[] for _ in range(max(layer_of.values(), default=0) + 1)]
@@ -134,10 +146,11 @@ def make_plan(drawable: Drawable) -> Plan:
     segments = _segments(layers, layer_of, forward, bends)
     _untangle(layers, segments)
     frames: dict[str, list[str]] = {}
-    for key in names:
-        if ":" in key:
-            frames.setdefault(key.rpartition(":")[0], []).append(key)
-    return Plan(_titles(names), kinds, layers, segments, loops, satellites, frames, bends)
+    for key in (*names, *lists):
+        group = key.partition("*")[0].rpartition(":")[0]
+        if group:
+            frames.setdefault(group, []).append(key)
+    return Plan(_titles(names), kinds, layers, segments, loops, lists, frames, bends)
 
 
 def _titles(names: Mapping[str, str]) -> dict[str, str]:
@@ -145,11 +158,9 @@ def _titles(names: Mapping[str, str]) -> dict[str, str]:
     return {key: ends.get(name, name) for key, name in names.items()}
 
 
-def _kind(name: str, data: Any, *, is_satellite: bool) -> Kind:
+def _kind(name: str, data: Any) -> Kind:
     if name in (START, END):
         return "terminal"
-    if is_satellite:
-        return "apply" if name.startswith("apply_") else "skip"
     if isinstance(data, AgentStep):
         return "agent"
     # A compiled subgraph that is shown closed has a drawing of its own.
@@ -175,17 +186,15 @@ def _without_inner_ends(names: Mapping[str, str], links: Iterable[Link]) -> list
     return list(dict.fromkeys(found))
 
 
-def _satellites(names: Iterable[str], links: Sequence[Link]) -> dict[str, list[str]]:
-    """Nodes with one neighbour, entered from it and left to it, by that neighbour."""
-    found: dict[str, list[str]] = {}
+def _lists(names: Iterable[str], links: Sequence[Link]) -> dict[tuple[str, str], list[str]]:
+    """Nodes with one way in and one way out, by where from and where to, if there are many."""
+    found: dict[tuple[str, str], list[str]] = {}
     for key in names:
         into = {link.source for link in links if link.target == key}
         out = {link.target for link in links if link.source == key}
-        if into == out and len(into) == 1 and key not in into and key not in found:
-            hub = into.pop()
-            if not any(hub in keys for keys in found.values()):
-                found.setdefault(hub, []).append(key)
-    return found
+        if len(into) == len(out) == 1 and into != out:
+            found.setdefault((into.pop(), out.pop()), []).append(key)
+    return {ends: keys for ends, keys in found.items() if len(keys) >= LISTED}
 
 
 def _split_loops(nodes: Sequence[str], links: Sequence[Link]) -> tuple[list[Link], list[Link]]:
@@ -283,7 +292,7 @@ def columns(plan: Plan, reach: Mapping[str, Reach], gap: float) -> dict[str, flo
     """The middle of each item: near its neighbours, in order, and clear of the next one."""
     x: dict[str, float] = {}
     for layer in plan.layers:
-        x.update(_spread(layer, dict.fromkeys(layer, 0.0), reach, gap))
+        x.update(_spread(plan, layer, dict.fromkeys(layer, 0.0), reach, gap))
     up: dict[str, list[str]] = {key: [] for key in x}
     down: dict[str, list[str]] = {key: [] for key in x}
     for part in plan.segments:
@@ -293,25 +302,54 @@ def columns(plan: Plan, reach: Mapping[str, Reach], gap: float) -> dict[str, flo
     for sweep in range(12):
         side = up if sweep % 2 == 0 else down
         for layer in plan.layers if side is up else reversed(plan.layers):
-            wanted = {key: _mean([x[k] for k in side[key]], x[key]) for key in layer}
-            x.update(_spread(layer, wanted, reach, gap))
+            wanted = {key: _wanted(plan, x, side[key], x[key]) for key in layer}
+            x.update(_spread(plan, layer, wanted, reach, gap))
     return x
 
 
+def _wanted(plan: Plan, x: Mapping[str, float], near: Sequence[str], own: float) -> float:
+    """In the middle of the neighbouring nodes, or of the bends where there are only bends."""
+    nodes = [key for key in near if not plan.is_bend(key)]
+    return _mean([x[key] for key in nodes or near], own)
+
+
 def _spread(
-    layer: Sequence[str], wanted: Mapping[str, float], reach: Mapping[str, Reach], gap: float
+    plan: Plan,
+    layer: Sequence[str],
+    wanted: Mapping[str, float],
+    reach: Mapping[str, Reach],
+    gap: float,
 ) -> dict[str, float]:
-    """Places as near to the wanted ones as order and distances allow (pooling violators)."""
+    """Places as near to the wanted ones as order and distances allow (pooling violators).
+
+    A node counts for more than a bend: edges make way for the nodes.
+    """
     offsets = [0.0]
     for one, other in pairwise(layer):
         offsets.append(offsets[-1] + reach[one].right + gap + reach[other].left)
-    pools: list[list[float]] = []
+    pools: list[_Pool] = []
     for key, offset in zip(layer, offsets, strict=False):
-        pools.append([wanted[key] - offset])
-        while len(pools) > 1 and _mean(pools[-2], 0) > _mean(pools[-1], 0):
-            pools[-2:] = [pools[-2] + pools[-1]]
-    starts = [_mean(pool, 0) for pool in pools for _ in pool]
+        pools.append(_Pool(wanted[key] - offset, 1 if plan.is_bend(key) else _NODE_WEIGHT, 1))
+        while len(pools) > 1 and pools[-2].place > pools[-1].place:
+            pools[-2:] = [pools[-2].joined(pools[-1])]
+    starts = [pool.place for pool in pools for _ in range(pool.size)]
     return {k: start + off for k, start, off in zip(layer, starts, offsets, strict=False)}
+
+
+_NODE_WEIGHT = 10_000
+
+
+class _Pool(NamedTuple):
+    """Neighbours that would overlap and so share one place."""
+
+    place: float
+    weight: float
+    size: int
+
+    def joined(self, other: _Pool) -> _Pool:
+        weight = self.weight + other.weight
+        place = (self.place * self.weight + other.place * other.weight) / weight
+        return _Pool(place, weight, self.size + other.size)
 
 
 def _buses(part: Sequence[Segment]) -> list[list[Segment]]:
@@ -352,7 +390,6 @@ def _below(
 
 # ASCII ------------------------------------------------------------------------------------------
 
-_ARROW = "<->"
 AGAIN = "again"  # the label of a loop that has none
 _LEGEND = "=== agent (asks the backend)   --- rule"
 
@@ -379,10 +416,7 @@ class _Ascii:
         for layer in plan.layers:
             for key in layer:
                 half = 1 if plan.is_bend(key) else self.letters[key] // 2 + 3
-                beside = plan.satellites.get(key, [])
-                size = max((len(plan.names[k]) + len(_ARROW) + 1 for k in beside), default=0)
-                right = max(half + size, incoming.get(key, 0) + 2)
-                self.reach[key] = Reach(half, right)
+                self.reach[key] = Reach(half, max(half, incoming.get(key, 0) + 2))
         self.x = {k: round(v) for k, v in columns(plan, self.reach, gap=3).items()}
 
     def text(self) -> str:
@@ -403,31 +437,28 @@ class _Ascii:
         return self._lines()
 
     def _height(self, key: str) -> int:
-        if self.plan.is_bend(key):
-            return 1
-        return 2 + max(1, len(self.plan.satellites.get(key, [])))
+        return 1 if self.plan.is_bend(key) else 2 + len(self.plan.lists.get(key, " "))
 
     def _bend(self, key: str, top: int, room: int) -> None:
         for row in range(top, top + room):
             self._put(row, self.x[key], _upright(self.plan.bends[key]))
 
     def _box(self, key: str, top: int, room: int) -> None:
-        middle = self.x[key]
-        beside = self.plan.satellites.get(key, [])
-        name = self.plan.names[key].center(self.letters[key])
-        height = self._height(key)
-        left = middle - (len(name) + 4) // 2
-        line = "=" if self.plan.kinds[key] == "agent" else "-"
-        border = f"+{line * (len(name) + 2)}+"
-        rows = [f"| {' ' * len(name)} |"] * (height - 2)
-        rows[(height - 3) // 2] = f"| {name} |"
-        for offset, text in enumerate([border, *rows, border]):
+        middle, width = self.x[key], self.letters[key]
+        left = middle - (width + 4) // 2
+        if key in self.plan.lists:
+            names = [self.plan.names[k].ljust(width) for k in self.plan.lists[key]]
+            corner, line, side = ".", ".", ":"
+        else:
+            names = [self.plan.names[key].center(width)]
+            line = "=" if self.plan.kinds[key] == "agent" else "-"
+            corner, side = "+", "|"
+        border = f"{corner}{line * (width + 2)}{corner}"
+        rows = [border, *(f"{side} {name} {side}" for name in names), border]
+        for offset, text in enumerate(rows):
             self._write(top + offset, left, text)
-        for offset, satellite in enumerate(beside, start=1):
-            text = f"{_ARROW} {self.plan.names[satellite]}"
-            self._write(top + offset, left + len(border), text)
-        self.rows[key] = top, top + height
-        for row in range(top + height, top + room):
+        self.rows[key] = top, top + len(rows)
+        for row in range(top + len(rows), top + room):
             self._put(row, middle, "|")
 
     def _edges(self, depth: int, top: int) -> int:
@@ -523,7 +554,7 @@ class _Ascii:
 
 _CHAR, _SMALL_CHAR = 7.9, 6.7
 _HEIGHT, _PILL = 34.0, 22.0
-_GAP, _PILL_GAP, _ARM = 26.0, 6.0, 34.0
+_GAP, _PILL_GAP, _COLUMN = 26.0, 6.0, 14.0
 _BAND, _MARGIN, _ROUND = 36.0, 24.0, 7.0
 _FRAME, _FRAME_HEAD = 16.0, 30.0
 
@@ -560,7 +591,7 @@ text.note { font-size: 11px; fill: #59636e; text-anchor: start }
 }
 """
 _LEGEND_NAMES: dict[Kind, str] = {
-    "agent": "agent (asks the backend)",
+    "agent": "agent",
     "rule": "rule",
     "subgraph": "override gate",
     "skip": "gate skips",
@@ -627,7 +658,7 @@ class _Svg:
                 '<title id="absa-graph-title">The graph: agents, rules and the gate</title>',
                 f"<style>{_STYLE}</style>",
                 '<defs><marker id="absa-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
-                'markerHeight="8" orient="auto-start-reverse">'
+                'markerHeight="8" orient="auto">'
                 '<path class="tip" d="M0 0.8 L7.5 4 L0 7.2 Z"/></marker></defs>',
                 f'<rect class="page" x="{left:.0f}" y="{-_MARGIN:.0f}" '
                 f'width="{right - left:.0f}" height="{height + _MARGIN:.0f}" rx="12"/>',
@@ -638,14 +669,14 @@ class _Svg:
             ]
         )
 
-    def _sides(self, key: str) -> tuple[list[str], list[str]]:
-        """Satellites to the left and to the right: those that leave things alone, and others."""
-        keys = self.plan.satellites.get(key, [])
-        left = [k for k in keys if self.plan.kinds[k] == "skip"]
-        return left, [k for k in keys if k not in left]
+    def _columns(self, key: str) -> list[list[str]]:
+        """A list in columns: what leaves things alone, and what does not."""
+        keys = self.plan.lists[key]
+        columns = [[k for k in keys if self.plan.kinds[k] == kind] for kind in ("skip", "apply")]
+        return [column for column in columns if column]
 
-    def _pill_width(self, key: str) -> float:
-        return len(self.plan.names[key]) * _SMALL_CHAR + 20
+    def _pill_width(self, keys: Sequence[str]) -> float:
+        return max(len(self.plan.names[key]) for key in keys) * _SMALL_CHAR + 20
 
     def _place(self) -> None:
         reach, size, letters = {}, {}, self.plan.letters()
@@ -654,14 +685,12 @@ class _Svg:
                 if self.plan.is_bend(key):
                     reach[key], size[key] = Reach(6, 6), (0.0, 0.0)
                     continue
-                width = letters[key] * _CHAR + 28
-                sides = self._sides(key)
-                rows = max(map(len, sides))
-                height = max(_HEIGHT, rows * (_PILL + _PILL_GAP) + _PILL_GAP)
-                arms = [
-                    max((self._pill_width(k) + _ARM for k in side), default=0.0) for side in sides
-                ]
-                reach[key] = Reach(width / 2 + arms[0], width / 2 + arms[1])
+                width, height = letters[key] * _CHAR + 28, _HEIGHT
+                if key in self.plan.lists:
+                    parts = self._columns(key)
+                    width = sum(self._pill_width(part) + _COLUMN for part in parts) + _COLUMN
+                    height = max(map(len, parts)) * (_PILL + _PILL_GAP) + 2 * _COLUMN - _PILL_GAP
+                reach[key] = Reach(width / 2, width / 2)
                 size[key] = width, height
         x = columns(self.plan, reach, _GAP)
         y = 0.0
@@ -678,21 +707,21 @@ class _Svg:
                     else _Box(x[key], top + (height - own) / 2, width, own)
                 )
                 self.extent += [x[key] - reach[key].left, x[key] + reach[key].right]
-                self._place_satellites(key)
+                if key in self.plan.lists:
+                    self._place_list(key)
             self.bands.append(end + _BAND / 2)
             y = end + _BAND
 
-    def _place_satellites(self, key: str) -> None:
-        if self.plan.is_bend(key):
-            return
-        hub = self.boxes[key]
-        for sign, side in zip((-1, 1), self._sides(key), strict=True):
-            total = len(side) * (_PILL + _PILL_GAP) - _PILL_GAP
-            for row, satellite in enumerate(side):
-                width = self._pill_width(satellite)
-                middle = hub.x + sign * (hub.width / 2 + _ARM + width / 2)
-                top = hub.middle - total / 2 + row * (_PILL + _PILL_GAP)
-                self.boxes[satellite] = _Box(middle, top, width, _PILL)
+    def _place_list(self, key: str) -> None:
+        frame = self.boxes[key]
+        left = frame.left + _COLUMN
+        for part in self._columns(key):
+            width = self._pill_width(part)
+            for row, listed in enumerate(part):
+                top = frame.y + _COLUMN + row * (_PILL + _PILL_GAP)
+                self.boxes[listed] = _Box(left + width / 2, top, width, _PILL)
+            left += width + _COLUMN
+        self._group(frame)
 
     def _draw_box(self, key: str) -> None:
         box, kind = self.boxes[key], self.plan.kinds[key]
@@ -705,14 +734,6 @@ class _Svg:
             f'height="{box.height:.1f}" rx="{radius:.1f}"/>'
             f'<text x="{box.x:.1f}" y="{box.middle:.1f}" dy="0.34em">{name}</text></g>'
         )
-        for hub, satellites in self.plan.satellites.items():
-            if key in satellites:
-                centre = self.boxes[hub]
-                one, other = (
-                    (centre.left, box.right) if box.x < centre.x else (centre.right, box.left)
-                )
-                path = f"M{one:.1f} {box.middle:.1f} H{other:.1f}"
-                self._edge(path, conditional=True, both_ends=True)
 
     def _band(self, depth: int) -> None:
         """The edges from one layer to the next."""
@@ -762,11 +783,8 @@ class _Svg:
         self._edge(path, conditional=link.conditional)
         self._note(link.label or AGAIN, lane + 8, (low + high) / 2)
 
-    def _edge(
-        self, path: str, *, conditional: bool, tip: bool = True, both_ends: bool = False
-    ) -> None:
+    def _edge(self, path: str, *, conditional: bool, tip: bool = True) -> None:
         ends = ' marker-end="url(#absa-tip)"' if tip else ""
-        ends += ' marker-start="url(#absa-tip)"' if both_ends else ""
         self.edges.append(f'<path class="edge{" maybe" if conditional else ""}" d="{path}"{ends}/>')
 
     def _note(self, text: str, x: float, y: float) -> None:
@@ -781,11 +799,14 @@ class _Svg:
         top, bottom = min(b.y for b in inside), max(b.bottom for b in inside)
         left, right, top, bottom = left - _FRAME, right + _FRAME, top - _FRAME_HEAD, bottom + _FRAME
         self.extent += [left, right]
-        self.back.append(
-            f'<rect class="frame" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-            f'height="{bottom - top:.1f}" rx="10"/>'
-        )
+        self._group(_Box((left + right) / 2, top, right - left, bottom - top))
         self._note(title, left + 12, top + 14)
+
+    def _group(self, box: _Box) -> None:
+        self.back.append(
+            f'<rect class="frame" x="{box.left:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
+            f'height="{box.height:.1f}" rx="10"/>'
+        )
 
     def _legend(self, left: float, right: float, top: float) -> float:
         """What the colours mean; where it ends."""

@@ -65,7 +65,7 @@ _SKIPPED = {
 }
 _REMOVED = "a review removed it or its sentiment, so the agents disagree about what to do"
 _ADOPTED = {
-    "risk_resolved": "it resolves risks that the Validator saw ({before} before, {after} after)",
+    "risk_resolved": "it resolves risks that the Validator saw, {before} before and {after} after",
     "debate_action": "the debate asked for a change",
     "grounding_improved": "it has evidence in the text where Stage 1 had none",
     "review_applied": "the reviews changed it",

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from nodes import assets
@@ -31,12 +32,24 @@ _ENGLISH_SUBJECT = re.compile(
 )
 
 
-@cache
+_LOADING = Lock()
+
+
 def kiwi() -> Kiwi:
     """The Korean morphological analyser, loaded once and only when Korean is met."""
+    # Three agents may meet the first Korean text at once; `cache` alone would load it three times.
+    with _LOADING:
+        return _load_kiwi()
+
+
+@cache
+def _load_kiwi() -> Kiwi:
     from kiwipiepy import Kiwi
 
-    return Kiwi()
+    # The dictionaries of proper nouns, phrases and typos take two thirds of the loading time.
+    return Kiwi(
+        num_workers=1, load_default_dict=False, load_multi_dict=False, load_typo_dict=False
+    )
 
 
 def detect(text: str) -> str:

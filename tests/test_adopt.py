@@ -12,6 +12,7 @@ from scripted import (
     ate_review,
     atsa,
     atsa_review,
+    board,
     confirm,
     decide,
     drop,
@@ -171,6 +172,20 @@ def test_a_renamed_aspect_has_changed_its_span_and_not_its_polarity():
         evidence(stage1=stage(PRICE), patched=stage(BATTERY_PRICE, 가격="배터리가격"))
     )
     assert (only.span_changed, only.polarity_changed) == (True, False)
+
+
+@pytest.mark.xfail(strict=True, reason="a name that another aspect took over means that one then")
+def test_aspects_that_trade_names_stay_who_they_were():
+    """가격 becomes 배터리 가격, then 맛 moves to the place that 가격 left."""
+    on = board(TEXT, PRICE, TASTE)
+    on.revise_span("가격", Span(start=0, end=6))
+    on.revise_span("맛", Span(start=4, end=6))
+    found = changes(evidence(stage1=stage(PRICE, TASTE), patched=on.result()))
+    # Both moved, neither changed its polarity.
+    assert {c.key: (c.span_changed, c.polarity_changed) for c in found} == {
+        "배터리가격": (True, False),
+        "가격": (True, False),
+    }
 
 
 # 2: conflict -------------------------------------------------------------------------------------

@@ -11,13 +11,16 @@ import asyncio
 import hashlib
 import json
 import os
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from absa.database import Database
-from schemas.answers import Answer
+from schemas.answers import Answer, read_answer
 from schemas.backend import Ask, Backend, Reply
+from schemas.errors import AnswerError
 from schemas.settings import BackendSettings
 
 _SCHEMA = """
@@ -25,14 +28,21 @@ CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, owner TEXT NOT NULL, reply TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+_IF_DAMAGED = "the answer cache is damaged: delete the file, its answers are asked for again"
 
 
 def default_path() -> Path:
     """Where answers are kept: `$ABSA_CACHE`, else the user's cache folder."""
     if given := os.environ.get("ABSA_CACHE"):
-        return Path(given)
+        return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "absa" / "answers.db"
+
+
+def base_url_in_force(given: str | None) -> str | None:
+    """The server that is asked: the one given, else that of the environment, None for OpenAI."""
+    url = given or os.environ.get("OPENAI_BASE_URL")
+    return url.rstrip("/") if url else None
 
 
 @cache
@@ -61,7 +71,10 @@ class CachedBackend:
         self._settings = settings
         self._run_id = run_id
         self._shared = shared
-        self._db = Database(path, _SCHEMA)
+        # Whoever asks what is being asked already waits for that answer. One lock per question
+        # under way: they vanish with the last coroutine that holds them.
+        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._db = Database(path, _SCHEMA, if_damaged=_IF_DAMAGED)
 
     def close(self) -> None:
         """Close the file."""
@@ -79,29 +92,34 @@ class CachedBackend:
         reply = self._recall(key, owner)
         if reply is None:
             reply = self._inner.ask(question)
-            self._store(key, owner, reply).result()
+            if is_usable(question, reply):
+                self._store(key, owner, reply).result()
         return reply
 
     async def aask(self, question: Ask) -> Reply:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._key(question), self._owner(question)
-        reply = self._recall(key, owner)
-        if reply is None:
-            reply = await self._inner.aask(question)
-            # The next agent is asked only when this answer is safe.
-            await asyncio.wrap_future(self._store(key, owner, reply))
+        lock = self._under_way.setdefault(key, asyncio.Lock())
+        async with lock:
+            reply = self._recall(key, owner)
+            if reply is None:
+                reply = await self._inner.aask(question)
+                if is_usable(question, reply):
+                    # The next agent is asked only when this answer is safe.
+                    await asyncio.wrap_future(self._store(key, owner, reply))
         return reply
 
     def _prefix(self, uid: str) -> str:
-        return f"{self._run_id}/{self._settings.seed}/{uid}/"
+        # As JSON, so that no uid can look like the beginning of another.
+        return json.dumps([self._run_id, self._settings.seed, uid])[:-1] + ", "
 
     def _owner(self, question: Ask) -> str:
-        return f"{self._prefix(question.uid)}{question.node}/{question.turn}"
+        return f"{self._prefix(question.uid)}{question.node}, {question.turn}]"
 
     def _key(self, question: Ask) -> str:
         role = self._settings.role(question.node)
         parts: list[Any] = [
-            role.model_dump(),
+            {**role.model_dump(), "base_url": base_url_in_force(role.base_url)},
             question.prompt_sha256,
             _schema_of(question.answer),
         ]
@@ -128,7 +146,7 @@ class CachedBackend:
             notes=reply.notes,
         )
 
-    def _store(self, key: str, owner: str, reply: Reply) -> Any:
+    def _store(self, key: str, owner: str, reply: Reply) -> Future[None]:
         text = json.dumps(
             {
                 "output": reply.output,
@@ -142,3 +160,12 @@ class CachedBackend:
             }
         )
         return self._db.write("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", key, owner, text)
+
+
+def is_usable(question: Ask, reply: Reply) -> bool:
+    """Whether an answer can be read: a bad one, remembered, would fail its sample for ever."""
+    try:
+        read_answer(question.answer, dict(reply.output))
+    except AnswerError:
+        return False
+    return True

@@ -5,19 +5,34 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from schemas.answers import read_answer
 from schemas.backend import Ask, Reply
-from schemas.errors import BackendError, InputError
+from schemas.errors import AnswerError, BackendError, InputError
 
 Key = tuple[str, str, int]
+
+
+class Place(NamedTuple):
+    """Where an answer stands, and the seed it was given under."""
+
+    offset: int
+    length: int
+    line: int
+    seed: int | None
 
 
 class ReplayBackend:
     """Answers from a file. Only the places of the answers are held in memory."""
 
-    def __init__(self, path: str) -> None:
-        """Index the recorded answers of a `traces.jsonl`, or of a run directory that has one."""
+    def __init__(self, path: str, seed: int | None = None) -> None:
+        """Index the recorded answers of a `traces.jsonl`, or of a run directory that has one.
+
+        `seed` chooses among the answers of a run with several seeds. An answer that was recorded
+        under one seed only serves any, unless other answers of the file have the seed asked for
+        and its sample has none: that sample was not analysed under this seed.
+        """
         given = Path(path)
         self._path = given / "traces.jsonl" if given.is_dir() else given
         if not self._path.is_file():
@@ -25,29 +40,43 @@ class ReplayBackend:
                 f"no recorded answers at {self._path}: "
                 "backend.path names a traces.jsonl or a run directory"
             )
+        self._seed = seed
+        self._own: dict[Key, Place] = {}
+        # Answers under another seed; None where there are several such seeds.
+        self._other: dict[Key, Place | None] = {}
+        self._own_uids: set[str] = set()
         self._fd = os.open(self._path, os.O_RDONLY)
-        self._places = self._index()
+        self._index()
 
     def __del__(self) -> None:
         """Close the file."""
         if fd := getattr(self, "_fd", None):
             os.close(fd)
 
-    def _index(self) -> dict[Key, tuple[int, int, int]]:
-        """Offset, length and line number of each answer; a later line replaces an earlier one."""
-        places: dict[Key, tuple[int, int, int]] = {}
+    def _index(self) -> None:
+        """Note where each answer stands; a later line replaces an earlier one."""
         offset = 0
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    places[self._key(line, number)] = (offset, len(line), number)
+                    key, seed = self._read_key(line, number)
+                    self._note(key, Place(offset, len(line), number, seed))
                 offset += len(line)
-        return places
 
-    def _key(self, line: bytes, number: int) -> Key:
+    def _note(self, key: Key, place: Place) -> None:
+        if place.seed == self._seed:
+            self._own[key] = place
+            self._own_uids.add(key[0])
+            return
+        known = self._other.get(key, place)
+        self._other[key] = place if known is not None and known.seed == place.seed else None
+
+    def _read_key(self, line: bytes, number: int) -> tuple[Key, int | None]:
         try:
             record = json.loads(line)
-            return str(record["uid"]), str(record["node"]), int(record.get("turn") or 0)
+            key = str(record["uid"]), str(record["node"]), int(record.get("turn") or 0)
+            seed = record.get("seed")
+            return key, None if seed is None else int(seed)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"{self._path}:{number}: not a recorded answer ({error!r}): "
@@ -59,29 +88,57 @@ class ReplayBackend:
             f"{question.node}: {why}", node=question.node, turn=question.turn, raw=raw
         )
 
-    def ask(self, question: Ask) -> Reply:
-        """The recorded answer; a missing one is an error that names the node."""
-        place = self._places.get((question.uid, question.node, question.turn))
+    def _find(self, question: Ask) -> Place:
+        key = (question.uid, question.node, question.turn)
+        place = self._own.get(key)
+        if place is None and (not self._own or question.uid in self._own_uids):
+            if key in self._other and self._other[key] is None:
+                raise self._fail(
+                    question,
+                    f"{self._path} has answers for uid {question.uid!r} under several seeds and "
+                    f"none under seed {self._seed}: choose one of the recorded seeds",
+                )
+            place = self._other.get(key)
         if place is None:
+            under = f", seed {self._seed}" if self._seed is not None and self._own else ""
             raise self._fail(
                 question,
                 f"no recorded answer for uid {question.uid!r}, node {question.node!r}, "
-                f"turn {question.turn} in {self._path}",
+                f"turn {question.turn}{under} in {self._path}",
             )
-        offset, length, number = place
-        record: dict[str, Any] = json.loads(os.pread(self._fd, length, offset))
+        return place
+
+    def ask(self, question: Ask) -> Reply:
+        """The recorded answer; a missing one is an error that names the node."""
+        place = self._find(question)
+        record: dict[str, Any] = json.loads(os.pread(self._fd, place.length, place.offset))
         output = record.get("output")
         if not isinstance(output, dict):
             why = record.get("error") or "the recorded output is not an object"
-            raise self._fail(question, f"{self._path}:{number}: {why}", json.dumps(output))
+            raise self._fail(question, f"{self._path}:{place.line}: {why}", json.dumps(output))
         return Reply(
             output,
             backend="replay",
             model=record.get("model"),
             seed=record.get("seed"),
             usage=record.get("usage"),
+            notes=backend_notes(question, output, record.get("notes")),
         )
 
     async def aask(self, question: Ask) -> Reply:
         """The recorded answer: a read of a few kilobytes."""
         return self.ask(question)
+
+
+def backend_notes(question: Ask, output: dict[str, Any], recorded: Any) -> tuple[str, ...]:
+    """The notes of the backend that gave an answer: those on record, less its reader's own.
+
+    Whoever reads the answer again makes these again.
+    """
+    notes = tuple(map(str, recorded)) if isinstance(recorded, list | tuple) else ()
+    try:
+        _, made_again = read_answer(question.answer, output)
+    except AnswerError:
+        return notes
+    own = len(notes) - len(made_again)
+    return notes[:own] if own >= 0 and list(notes[own:]) == made_again else notes

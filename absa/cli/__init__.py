@@ -12,10 +12,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from absa.cli import analyze, doctor, graph
+from absa.cli import analyze, data, doctor, graph, replay, verify
+from absa.cli import run as batch
 from absa.cli.options import UsageError, complain, print_text
 
-COMMANDS = (analyze, graph, doctor)
+COMMANDS = (analyze, batch, data, replay, verify, graph, doctor)
 
 FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
@@ -104,12 +105,7 @@ def _explain(error: Exception) -> int | None:
     if isinstance(error, BackendError):
         complain(str(error))
         return FAILED
-    wrong_use: tuple[type[Exception], ...] = (UsageError, SettingsError, DataError, InputError)
-    if "absa.runs" in sys.modules:
-        from absa.runs import RunError, RunMismatch
-
-        wrong_use += (RunError, RunMismatch)
-    if isinstance(error, wrong_use):
+    if isinstance(error, UsageError | SettingsError | DataError | InputError):
         complain(str(error))
         return WRONG_USE
     about_files = FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, UsageError, settings_from
+from absa.cli.options import ConfigOption, SetOption, UsageError, complain, settings_from
 
 if TYPE_CHECKING:
     from absa.runs import RunPlan, RunReport
+
+
+# Servers and the journal keep a seed in 64 bits.
+_SEEDS = 2**63
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     data: Annotated[Path, typer.Argument(help="JSONL, CSV, SemEval XML, ASTE, ACOS, M-ABSA …")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run directory.")],
+    out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="The run directory.")],
     config: ConfigOption = None,
     sets: SetOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
@@ -79,8 +83,9 @@ def carry_out(plan: RunPlan) -> RunReport:
     from rich.console import Console
 
     from absa.cli.progress import RunProgress
+    from absa.runs import RunError, RunMismatch
     from absa.runs import run as run_batch
-    from absa.runs.engine import Control
+    from absa.runs.engine import Control, RunBusy
 
     console = Console(stderr=True)
     control = Control()
@@ -98,8 +103,14 @@ def carry_out(plan: RunPlan) -> RunReport:
             loop.add_signal_handler(number, interrupted)
         return await run_batch(plan, control=control, on_progress=show)
 
-    with RunProgress(console) as show:
-        return asyncio.run(go(show))
+    try:
+        with RunProgress(console) as show:
+            return asyncio.run(go(show))
+    except (RunMismatch, RunBusy) as error:
+        raise UsageError(str(error)) from error
+    except RunError as error:
+        complain(str(error))
+        raise typer.Exit(1) from error
 
 
 def show_report(report: RunReport, *, as_json: bool) -> None:
@@ -134,8 +145,8 @@ def parse_seeds(text: str | None) -> tuple[int, ...]:
         seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise UsageError(f"--seeds takes whole numbers such as 1,2,3, got {text!r}") from None
-    if any(seed < 0 for seed in seeds):
-        raise UsageError(f"--seeds takes numbers from 0 on, got {text!r}")
+    if any(not 0 <= seed < _SEEDS for seed in seeds):
+        raise UsageError(f"--seeds takes numbers from 0 to 2^63 - 1, got {text!r}")
     return seeds
 
 

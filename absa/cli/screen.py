@@ -61,10 +61,10 @@ class Screen:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
         table.add_column("#", justify="right")
         table.add_column("aspect", overflow="fold", min_width=6)
-        table.add_column("polarity")
+        table.add_column("polarity", no_wrap=True)
         table.add_column("evidence", overflow="fold", min_width=8)
-        table.add_column("confidence", justify="right")
-        table.add_column("from")
+        table.add_column("confidence", justify="right", no_wrap=True)
+        table.add_column("from", no_wrap=True)
         for row, found in enumerate(self.output.final_result.final_aspects, start=1):
             table.add_row(
                 str(row),

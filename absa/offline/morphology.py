@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import cache
-from typing import Any
 
 from absa.offline.english import EMOTION_RE
 from absa.offline.model import Token
+from nodes.language import kiwi
 
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
 _PIECE = 160
@@ -16,21 +15,6 @@ _BREAK = re.compile(r"(?<=[.!?\n])\s+|\n+")
 #: A character repeated without end ("가가가…") says nothing after the eighth time.
 _RUN = re.compile(r"([^\s])\1{8,}")
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufff0-\uffff]")
-
-
-@cache
-def _own_kiwi() -> Any:
-    from kiwipiepy import Kiwi
-
-    return Kiwi()
-
-
-def _kiwi() -> Any:
-    try:
-        from nodes.language import kiwi
-    except ImportError:
-        return _own_kiwi()
-    return kiwi()
 
 
 def hangul_share(text: str) -> float:
@@ -66,7 +50,7 @@ def tokenize(text: str) -> list[Token]:
     emotions = {match.start(): match.end() for match in EMOTION_RE.finditer(safe)}
     if emotions:
         safe = EMOTION_RE.sub(lambda match: " " * len(match.group()), safe)
-    kiwi = _kiwi()
+    analyser = kiwi()
     tokens = [
         Token(text[start:end], text[start:end], "EMO", start, end)
         for start, end in emotions.items()
@@ -75,7 +59,7 @@ def tokenize(text: str) -> list[Token]:
         piece = safe[offset:end]
         if not piece.strip():
             continue
-        for morpheme in kiwi.tokenize(piece):
+        for morpheme in analyser.tokenize(piece):
             start = offset + morpheme.start
             tokens.append(
                 Token(

@@ -1,0 +1,74 @@
+"""`absa replay`: the decision layer again on recorded answers, under other settings."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from absa.cli.options import ConfigOption, SetOption, complain, console, print_json, print_text
+
+if TYPE_CHECKING:
+    from absa.runs import RunReport
+
+HELP = """Decide again on the recorded answers of a run, under other settings. No model is called.
+
+The settings are those of the run (or of --config), changed by --set; data and gold come from the
+run directory. A part that is switched on now and was off then has no recorded answers: each
+sample fails and names the node."""
+EPILOG = "Example: absa replay runs/first --out runs/t2 --set pipeline.override_profile=t2"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("replay", help=HELP, epilog=EPILOG)(replay)
+
+
+def replay(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The recorded run.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="DIR2", help="The new run directory.", show_default=False
+        ),
+    ],
+    config: ConfigOption = None,
+    sets: SetOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Replay and say how it ended."""
+    from absa.cli.progress import RunProgress
+    from absa.config import parse_override
+    from absa.runs.replay import Recorded, replay_settings
+    from absa.runs.replay import replay as replay_run
+
+    recorded = Recorded.read(directory)
+    changes = dict(parse_override(text) for text in sets or ())
+    settings = replay_settings(recorded, config, changes)
+    with RunProgress(console(stderr=True)) as show:
+        report = asyncio.run(replay_run(recorded, out, settings, on_progress=show))
+    _show(report, recorded.failed, as_json=as_json)
+    raise typer.Exit(report.exit_code)
+
+
+def _show(report: RunReport, left_out: int, *, as_json: bool) -> None:
+    import json
+    from dataclasses import asdict
+
+    if as_json:
+        facts: dict[str, Any] = {**asdict(report), "out": str(report.out), "left_out": left_out}
+        print_json(json.dumps(facts, ensure_ascii=False))
+        return
+    totals = report.totals
+    print_text(
+        f"{report.status}: {totals.done} of {report.total} samples decided again, "
+        f"{totals.failed} failed -> {report.out}"
+    )
+    if left_out:
+        complain(f"{left_out} samples failed in the recorded run: they have no answers to replay")
+    if totals.failed:
+        complain(f"why they failed: {report.out / 'errors.jsonl'}")

@@ -1,0 +1,103 @@
+"""`absa verify`: does a run directory tell the truth?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from absa.cli.options import console, print_json
+
+if TYPE_CHECKING:
+    from absa.runs.verify import Check, VerifyReport
+
+HELP = """Check the integrity of a run: counts, decisions, tuples, evidence, leaks.
+
+Each sample's recorded answers go through the decision layer again; what it decides must be what
+is on record. The exit code is 1 if something does not hold or the run is unfinished."""
+EPILOG = "Example: absa verify runs/first"
+SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("verify", help=HELP, epilog=EPILOG)(verify)
+
+
+def verify(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Verify and print what was found."""
+    from absa.runs.verify import verify as verify_run
+
+    with console(stderr=True).status("verifying…"):
+        report = verify_run(directory)
+    if as_json:
+        print_json(report.model_dump_json())
+    else:
+        _print(report)
+    raise typer.Exit(report.exit_code)
+
+
+def _print(report: VerifyReport) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from absa.show import printable
+
+    out = console()
+    out.print(Text(f"{report.directory}: {report.samples} outputs, run {report.status}"))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column("check", no_wrap=True)
+    table.add_column("what must hold", overflow="fold")
+    table.add_column("checked", justify="right", no_wrap=True)
+    table.add_column("violations", justify="right", no_wrap=True)
+    for check in report.checks:
+        found = len(check.violations)
+        table.add_row(
+            check.name,
+            check.title,
+            f"{check.checked:,} {check.unit}",
+            Text(f"{found:,}", "bold red" if found else "green"),
+        )
+    out.print(table)
+    for check in report.checks:
+        if check.violations:
+            out.print()
+            _print_violations(check)
+    for note in report.notes:
+        out.print(Text.assemble(("note ", "bold"), printable(note)))
+    out.print()
+    out.print(_verdict(report), style="bold green" if report.ok else "bold red")
+
+
+def _print_violations(check: Check) -> None:
+    from rich.text import Text
+
+    from absa.show import printable
+
+    out = console()
+    out.print(Text(f"{check.name}: {check.title}", "bold"))
+    for v in check.violations[:SHOWN]:
+        seed = f" (seed {v.seed})" if v.seed is not None else ""
+        who = f"{printable(v.uid)}{seed}: " if v.uid is not None else ""
+        out.print(Text.assemble("  ", (who, "bold"), printable(v.what)))
+    if more := len(check.violations) - SHOWN:
+        if more > 0:
+            out.print(Text(f"  … and {more:,} more; --json lists all", "dim"))
+
+
+def _verdict(report: VerifyReport) -> str:
+    failed = [check.name for check in report.checks if check.violations]
+    if failed:
+        verdict = f"violations in {', '.join(failed)}"
+    else:
+        verdict = "everything holds"
+    if not report.finished:
+        verdict += f"; the run is {report.status}: only what is there was checked"
+    return verdict

@@ -1,0 +1,532 @@
+"""Whatever the agents answer, the graph ends with an output that holds together."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import ScriptedBackend, aspect, ate, board, felt, hint, pipeline, said, without_latency
+
+from graph import build, build_switchable
+from graph.build import Graph
+from nodes.adopt import EV_REASONS
+from nodes.board import resolve
+from nodes.language import language
+from nodes.override_gate import HintedAspect, weigh
+from nodes.polarity import read
+from schemas.answers import (
+    ASPECT_ACTIONS,
+    EDIT_OPS,
+    LABELS,
+    POLARITIES,
+    PROPOSALS,
+    RISK_TYPES,
+    SENTIMENT_ACTIONS,
+    SEVERITIES,
+    JudgeAnswer,
+    Risk,
+)
+from schemas.context import RunContext
+from schemas.output import FinalOutput
+from schemas.records import ReviewContext
+from schemas.settings import OverrideSettings, PipelineSettings
+
+KO_TEXT = "배터리 가격은 비싸지만 맛은 좋고 종이가 얇아요."
+TEXTS = (KO_TEXT, "가격이 비싸요.", "The battery life is short but the screen looks great.")
+KO = language("ko")
+
+# Answers -----------------------------------------------------------------------------------------
+
+WORDS = (
+    *("가격", "가격은", "값", "배터리 가격", "맛", "맛이", "종이", "비싸지만", "좋고", "얇아요"),
+    *("배송", "없는 것", "battery", "battery life", "screen", "display", "short", "great"),
+    *("", " ", "...", "가", "은", unicodedata.normalize("NFD", "가격"), "x" * 500, "\x00", "😀"),
+)
+BAD_POLARITIES = ("positve", "NEG", "neu", "mixed", "good", "", "pogative", "부정")
+words = st.sampled_from(WORDS) | st.text(max_size=4)
+junk = st.none() | st.booleans() | st.integers(-5, 99) | st.floats() | st.just([]) | st.just({"a": 1})
+polarity_words = st.sampled_from((*POLARITIES, *POLARITIES, *BAD_POLARITIES))
+
+
+def mostly(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A value that makes sense, or now and then one that does not."""
+    return st.one_of(strategy, strategy, strategy, strategy, strategy, junk)
+
+
+confidences = mostly(st.sampled_from([0.0, 0.3, 0.5, 0.55, 0.6, 0.7, 0.9, 1.0, 7, -1, "0.8"]))
+spans = mostly(
+    st.fixed_dictionaries({"start": st.integers(-2, 40), "end": st.integers(-2, 40)})
+    | st.tuples(st.integers(-2, 40), st.integers(-2, 40)).map(list)
+)
+revised_spans = spans | words
+
+
+def item(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A part of an answer from which any field may be missing; now and then no object at all."""
+    whole = st.fixed_dictionaries(fields)
+    return mostly(whole | st.fixed_dictionaries({}, optional=fields))
+
+
+def several(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A few, none, or a great many with duplicates; now and then no list at all."""
+    few = st.lists(items, max_size=5)
+    return st.one_of(few, few, few, few, few, few.map(lambda some: some * 40), st.just("?"))
+
+
+def answer(key: str, items: st.SearchStrategy[Any], **more: st.SearchStrategy[Any]) -> Any:
+    """An answer that has at least what it was asked for, well-formed or not."""
+    return st.fixed_dictionaries({key: several(items)}, optional=more)
+
+
+edits = item(
+    op=mostly(st.sampled_from((*EDIT_OPS, *EDIT_OPS, "explode"))),
+    target=item(aspect_ref=mostly(words), aspect_term=mostly(words), polarity=polarity_words),
+    value=mostly(polarity_words),
+    evidence=mostly(words),
+    confidence=confidences,
+)
+validations = answer(
+    "structural_risks",
+    item(
+        type=mostly(st.sampled_from((*RISK_TYPES, "SARCASM"))),
+        severity=mostly(st.sampled_from(SEVERITIES)),
+        span=spans,
+    ),
+    correction_proposals=several(
+        item(
+            proposal_type=mostly(st.sampled_from((*PROPOSALS, "EXPLODE"))),
+            target_aspect=mostly(words),
+            revised_span=revised_spans,
+        )
+    ),
+    suggested_label=mostly(st.sampled_from((*LABELS, *BAD_POLARITIES))),
+    confidence=confidences,
+)
+turns = answer("proposed_edits", edits, agent=words)
+ANSWERS = {
+    "ate": answer("aspects", item(term=mostly(words), span=spans, confidence=confidences)),
+    "atsa": answer(
+        "aspect_sentiments",
+        item(
+            aspect_ref=mostly(words),
+            polarity=mostly(polarity_words),
+            evidence=mostly(words),
+            confidence=confidences,
+            is_implicit=mostly(st.booleans()),
+        ),
+    ),
+    "validator": validations,
+    "epm": turns,
+    "tan": turns,
+    "cj": turns,
+    "judge": answer(
+        "final_patch",
+        edits,
+        final_tuples=several(item(aspect_term=mostly(words), polarity=mostly(polarity_words))),
+        sentence_polarity=mostly(st.sampled_from((*LABELS, *BAD_POLARITIES))),
+        sentence_evidence_spans=several(words),
+        aspect_evidence=several(item(aspect_ref=mostly(words), evidence=mostly(words)))
+        | st.dictionaries(words, words, max_size=3),
+        rationale=mostly(words),
+        unresolved_conflicts=several(junk),
+    ),
+    "ate_review": answer(
+        "aspect_review",
+        item(
+            term=mostly(words),
+            action=mostly(st.sampled_from((*ASPECT_ACTIONS, "explode"))),
+            revised_span=revised_spans,
+            reason=mostly(words),
+        ),
+        aspects=several(junk),
+    ),
+    "atsa_review": answer(
+        "sentiment_review",
+        item(
+            aspect_ref=mostly(words),
+            action=mostly(st.sampled_from((*SENTIMENT_ACTIONS, "explode"))),
+            revised_polarity=mostly(polarity_words),
+            confidence=confidences,
+            evidence=mostly(words),
+            reason=mostly(words),
+        ),
+    ),
+    "validator_review": validations,
+}
+answers = st.fixed_dictionaries(ANSWERS)
+thresholds = st.fixed_dictionaries(
+    {
+        "min_total": st.sampled_from([0.0, 0.5, 1.0, 1.6, 1.8]),
+        "min_margin": st.sampled_from([0.0, 0.3, 0.5, 0.8]),
+        "min_target_conf": st.sampled_from([0.0, 0.55, 0.7, 1.0]),
+        "ev_threshold": st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+        "l3_conservative": st.booleans(),
+        "max_overrides_per_sample": st.integers(0, 3),
+        "allow_drop": st.booleans(),
+    }
+)
+TOGGLES = ("validator", "stage2", "debate", "debate_override", "moderator")
+toggles = st.fixed_dictionaries({f"enable_{name}": st.booleans() for name in TOGGLES})
+
+
+# Agents that mean well: each says something that the rules can use, so that much happens. ----------
+
+aspects_of_text = st.sampled_from(["가격", "맛", "종이", "배터리"])
+polar = st.sampled_from(["positive", "negative"])
+
+
+@st.composite
+def sensible_answers(draw: st.DrawFn) -> dict[Any, Any]:
+    known = draw(st.lists(aspects_of_text, unique=True, min_size=1))
+    pieces = st.sampled_from(["비싸지만", "좋고", "얇아요", "없는 말"])
+    edit = st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(EDIT_OPS),
+            "target": st.fixed_dictionaries({"aspect_ref": aspects_of_text, "polarity": polar}),
+            "value": polar,
+        }
+    )
+    spoken = st.fixed_dictionaries({"proposed_edits": st.lists(edit, max_size=4)})
+    validation = st.fixed_dictionaries(
+        {
+            "structural_risks": st.lists(
+                st.fixed_dictionaries({"type": st.sampled_from(RISK_TYPES)}), max_size=2
+            ),
+            "correction_proposals": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "proposal_type": st.sampled_from(PROPOSALS),
+                        "target_aspect": aspects_of_text,
+                        "revised_span": aspects_of_text | st.just("배터리 가격"),
+                    }
+                ),
+                max_size=2,
+            ),
+        }
+    )
+    sentiments = [
+        {
+            "aspect_ref": name,
+            "polarity": draw(polar),
+            "evidence": draw(pieces),
+            "confidence": draw(st.sampled_from([0.4, 0.6, 0.8])),
+        }
+        for name in known
+    ]
+    tuples = st.lists(st.fixed_dictionaries({"aspect_term": aspects_of_text, "polarity": polar}))
+    return said(
+        ate=ate(*known),
+        atsa={"aspect_sentiments": sentiments},
+        validator=draw(validation),
+        validator_review=draw(validation),
+        epm=draw(spoken),
+        tan=draw(spoken),
+        cj=draw(spoken),
+        judge={
+            "final_patch": draw(st.lists(edit, max_size=3)),
+            "final_tuples": draw(st.just([]) | tuples),
+            "sentence_evidence_spans": [draw(pieces)],
+            "sentence_polarity": draw(st.sampled_from(LABELS)),
+        },
+        ate_review={
+            "aspect_review": draw(
+                st.lists(
+                    st.fixed_dictionaries(
+                        {
+                            "term": aspects_of_text,
+                            "action": st.sampled_from(ASPECT_ACTIONS),
+                            "revised_span": aspects_of_text | st.just("배터리 가격"),
+                        }
+                    ),
+                    max_size=3,
+                )
+            )
+        },
+        atsa_review={
+            "sentiment_review": draw(
+                st.lists(
+                    st.fixed_dictionaries(
+                        {
+                            "aspect_ref": aspects_of_text,
+                            "action": st.sampled_from(SENTIMENT_ACTIONS),
+                            "revised_polarity": st.none() | polar,
+                            "evidence": pieces,
+                        }
+                    ),
+                    max_size=3,
+                )
+            )
+        },
+    )
+
+
+def any_answers() -> st.SearchStrategy[dict[Any, Any]]:
+    return answers | sensible_answers()
+
+
+# Running -----------------------------------------------------------------------------------------
+
+
+@cache
+def _graph(settings_json: str, switchable: bool) -> tuple[Graph, ScriptedBackend]:
+    """Building costs as much as running: the same settings share one graph."""
+    backend = ScriptedBackend({})
+    made = build_switchable if switchable else build
+    return made(PipelineSettings.model_validate_json(settings_json), backend), backend
+
+
+def run(
+    text: str,
+    spoken: Any,
+    chosen: PipelineSettings | None = None,
+    context: RunContext | None = None,
+) -> FinalOutput:
+    chosen = chosen or PipelineSettings()
+    base = PipelineSettings() if context else chosen
+    graph, backend = _graph(base.model_dump_json(), context is not None)
+    backend.answers, backend.asked = spoken, []
+    output: FinalOutput = graph.invoke({"text": text}, context=context)["output"]
+    return output
+
+
+# What always holds -------------------------------------------------------------------------------
+
+Polarities = dict[str, frozenset[str]]
+
+
+def by_key(tuples: Any, key: Any) -> Polarities:
+    found: dict[str, set[str]] = {}
+    for each in tuples:
+        found.setdefault(key(each.aspect_term), set()).add(each.polarity)
+    return {name: frozenset(said_) for name, said_ in found.items()}
+
+
+def shown(snapshot: dict[str, Any]) -> frozenset[str]:
+    return frozenset(s["polarity"] for s in snapshot["sentiments"])
+
+
+def check_values(out: FinalOutput) -> None:
+    """The output validates, says only canonical things, and points only into the text."""
+    assert FinalOutput.model_validate(out.model_dump()) is not None
+    assert FinalOutput.model_validate_json(out.model_dump_json()) is not None
+    result = out.final_result
+    assert result.label in LABELS and 0 <= result.confidence <= 1
+    for each in (*result.final_tuples, *result.stage1_tuples, *result.stage2_tuples):
+        assert each.polarity in POLARITIES
+    for found in result.final_aspects:
+        assert 0 <= found.confidence <= 1
+        assert found.is_grounded is bool(
+            found.evidence and found.evidence.strip() and found.evidence in out.text
+        )
+        if found.span is not None:
+            assert out.text[found.span.start : found.span.end] == found.aspect_term
+        else:
+            assert found.is_implicit
+
+
+def check_final_tuples(out: FinalOutput) -> None:
+    key, result = language(out.lang).key, out.final_result
+    assert by_key(result.final_tuples, key) == by_key(result.final_aspects, key)
+    pairs = [(key(t.aspect_term), t.polarity) for t in result.final_tuples]
+    assert len(pairs) == len(set(pairs))
+    adopted = out.meta.adopt_decision == "adopted"
+    assert result.final_tuples == (result.stage2_tuples if adopted else result.stage1_tuples)
+    changed = by_key(result.final_tuples, key) != by_key(result.stage1_tuples, key)
+    assert out.analysis_flags.correction_occurred is changed
+
+
+def check_log(out: FinalOutput) -> dict[str, str]:
+    """Stage 1 plus the applied entries, one after another, is Stage 2. Returns the renames."""
+    key, result = language(out.lang).key, out.final_result
+    now, renamed = by_key(result.stage1_tuples, key), {}
+    for entry in out.meta.correction_applied_log:
+        before, after = entry.before, entry.after
+        if not entry.applied:
+            assert entry.reason
+            continue
+        assert visible(before) != visible(after)
+        old = key(before["aspect_term"]) if before else None
+        new = key(after["aspect_term"]) if after else None
+        if old is not None:
+            assert now.pop(old, frozenset()) == shown(before)
+        if new is not None:
+            now[new] = shown(after)
+            renamed.pop(new, None)
+            if old is not None and old != new:
+                renamed[old] = new
+    if out.analysis_flags.stage2_executed:
+        left = {name: said_ for name, said_ in now.items() if said_}
+        assert left == by_key(result.stage2_tuples, key)
+    else:
+        assert out.meta.correction_applied_log == () and result.stage2_tuples == ()
+    return renamed
+
+
+def visible(snapshot: dict[str, Any] | None) -> Any:
+    if snapshot is None:
+        return None
+    felt_ = sorted((s["polarity"], s["confidence"]) for s in snapshot["sentiments"])
+    return snapshot["aspect_term"], snapshot["span"], felt_
+
+
+def check_s3(out: FinalOutput, renamed: dict[str, str]) -> None:
+    """A debate whose tuples are not the final ones was overruled for an allowed reason."""
+    if out.debate is None:
+        return
+    key = language(out.lang).key
+    told = {
+        (resolve(key(t.aspect_term or ""), renamed), read(t.polarity).value)
+        for t in out.debate.summary.final_tuples
+    }
+    told = {(name, polarity) for name, polarity in told if name and polarity}
+    final = {(key(t.aspect_term), t.polarity) for t in out.final_result.final_tuples}
+    if told and out.meta.adopt_decision == "adopted":
+        assert told == final
+    if out.meta.adopt_decision == "not_adopted":
+        assert out.meta.adopt_reason in EV_REASONS
+
+
+def check_decision(out: FinalOutput, chosen: PipelineSettings) -> None:
+    meta, stats = out.meta, out.meta.debate_override_stats
+    adopted = meta.adopt_decision == "adopted"
+    if out.moderator is not None:
+        assert (out.moderator.selected_stage == "stage2") is adopted
+        assert out.moderator.rationale.count("Rule") >= len(out.moderator.applied_rules)
+    if adopted:
+        assert meta.ev_score is not None
+        assert meta.ev_score >= chosen.debate_override.ev_threshold - 1e-9
+    if meta.ev_score is not None:
+        assert -1e-9 <= meta.ev_score <= 1 + 1e-9
+    assert all(-1e-9 <= value <= 1 + 1e-9 for value in meta.ev_components.values())
+    assert (meta.gate_decision == "APPLY") is (stats.applied > 0)
+    assert stats.applied <= chosen.debate_override.max_overrides_per_sample
+    assert stats.applied == sum(
+        c.source == "debate_override" and c.applied for c in meta.correction_applied_log
+    )
+    skipped = sum(
+        count
+        for name, count in stats.model_dump().items()
+        if name not in ("applied", "skipped_neutral_only")  # counted in low_signal already
+    )
+    assert stats.applied + skipped == len(meta.override_gate)
+    conflicts = meta.debate_override_skip_reasons.model_dump()
+    assert sum(conflicts.values()) == stats.skipped_conflict
+
+
+def check(out: FinalOutput, chosen: PipelineSettings) -> None:
+    check_values(out)
+    check_final_tuples(out)
+    check_s3(out, check_log(out))
+    check_decision(out, chosen)
+
+
+@given(st.sampled_from(TEXTS), answers)
+def test_whatever_is_answered_the_output_holds_together(text, spoken):
+    check(run(text, spoken), PipelineSettings())
+
+
+@settings(max_examples=80)
+@given(sensible_answers(), thresholds)
+def test_whatever_is_decided_the_output_holds_together(spoken, limits):
+    chosen = pipeline(override=limits)
+    check(run(KO_TEXT, spoken, chosen), chosen)
+
+
+@settings(max_examples=50)
+@given(any_answers(), toggles, thresholds, st.integers(1, 2))
+def test_fixed_and_switchable_graph_agree(spoken, switches, limits, rounds):
+    chosen = pipeline(**switches, override=limits, debate={"rounds": rounds})
+    context = RunContext(**switches, **limits, rounds=rounds)
+    fixed = run(KO_TEXT, spoken, chosen)
+    switched = run(KO_TEXT, spoken, context=context)
+    # As JSON text: an answer may hold a NaN, which equals nothing, itself included.
+    assert as_json(fixed) == as_json(switched)
+    check(fixed, chosen)
+
+
+def as_json(out: FinalOutput) -> str:
+    return json.dumps(without_latency(out), ensure_ascii=False, sort_keys=True)
+
+
+@settings(max_examples=25)
+@given(any_answers())
+def test_the_same_answers_give_the_same_output_twice(spoken):
+    assert as_json(run(KO_TEXT, spoken)) == as_json(run(KO_TEXT, spoken))
+
+
+@settings(max_examples=40)
+@given(sensible_answers(), st.sets(st.sampled_from("ZBMCADE")))
+def test_any_subset_of_the_moderators_rules_gives_a_label(spoken, rules):
+    chosen = pipeline(rules=sorted(rules))
+    out = run(KO_TEXT, spoken, chosen)
+    assert {r.removeprefix("Rule") for r in out.moderator.applied_rules} <= rules
+    check_values(out)
+
+
+# The gate by itself ------------------------------------------------------------------------------
+
+TEXT = "가격이 비싸요."
+one_hint = st.builds(
+    hint, st.sampled_from(["positive", "negative", "neutral", None]), st.sampled_from([0.5, 0.8, 1.0])
+)
+one_sentiment = st.builds(felt, st.sampled_from(POLARITIES), st.sampled_from([0.3, 0.7, 0.9]))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(one_hint, max_size=6),
+    st.lists(one_sentiment, max_size=2),
+    st.sampled_from(["비싸요", "없는 말", "", None]),
+    st.booleans(),
+    thresholds,
+    thresholds,
+)
+def test_looser_thresholds_never_apply_fewer_overrides(said_, has, evidence, risky, one, two):
+    """`min_target_conf` stays: lowered it makes more sentiments sure enough to be left alone."""
+    strict = {**one, "min_total": max(one["min_total"], two["min_total"])}
+    strict["min_margin"] = max(one["min_margin"], two["min_margin"])
+    strict["l3_conservative"] = one["l3_conservative"] or two["l3_conservative"]
+    loose = {**one, "min_total": min(one["min_total"], two["min_total"])}
+    loose["min_margin"] = min(one["min_margin"], two["min_margin"])
+    loose["l3_conservative"] = one["l3_conservative"] and two["l3_conservative"]
+    fewest, most = sorted([one["max_overrides_per_sample"], two["max_overrides_per_sample"]])
+    strict["max_overrides_per_sample"], loose["max_overrides_per_sample"] = fewest, most
+
+    def applied(limits: dict[str, Any]) -> bool:
+        hinted = HintedAspect("가격", "가격", tuple(said_), evidence, evidence is not None)
+        record = weigh(
+            hinted,
+            board(TEXT, aspect(TEXT, "가격", *has)),
+            ReviewContext(summary=JudgeAnswer(sentence_evidence_spans=["비싸요"])),
+            removed=frozenset(),
+            risks=[Risk(type="IRONY")] if risky else [],
+            overrides_so_far=0,
+            settings=OverrideSettings(**limits),
+        )
+        return record.applied
+
+    assert applied(loose) >= applied(strict)
+
+
+@given(words)
+def test_an_aspect_key_is_stable_under_case_form_space_and_punctuation(term):
+    key = KO.key(term)
+    assert KO.key(unicodedata.normalize("NFD", term)) == key
+    assert KO.key(f" {term}!") == key
+    assert not any(c.isspace() or unicodedata.category(c).startswith("P") for c in key)
+
+
+@pytest.mark.parametrize("node", ["epm", "judge", "ate_review"])
+def test_a_lone_surrogate_in_an_answer_does_not_end_the_run(node):
+    """JSON can spell one, and so a model can send one."""
+    spoken = said(ate=ate("가격"))
+    key = next(iter(spoken[node]))
+    bad = json.loads('"\\ud800"')
+    spoken[node] = {**spoken[node], key: [{"op": bad, "action": bad}], "unresolved_conflicts": [bad]}
+    out = run(TEXT, spoken)
+    assert FinalOutput.model_validate_json(out.model_dump_json()).text == TEXT
