@@ -1,10 +1,14 @@
 """Aspect-based sentiment analysis by agents that debate, as a LangGraph state machine."""
 
-from absa.api import aanalyze, analyze, build_graph
-from absa.config import SettingsError, load_settings
-from schemas.errors import BackendError, InputError
-from schemas.output import FinalOutput
-from schemas.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from absa.api import aanalyze, analyze, build_graph
+    from absa.config import SettingsError, load_settings
+    from schemas.errors import BackendError, InputError
+    from schemas.output import FinalOutput
+    from schemas.settings import Settings
 
 __all__ = [
     "BackendError",
@@ -17,3 +21,22 @@ __all__ = [
     "build_graph",
     "load_settings",
 ]
+
+_HOMES = {
+    "aanalyze": "absa.api",
+    "analyze": "absa.api",
+    "build_graph": "absa.api",
+    "SettingsError": "absa.config",
+    "load_settings": "absa.config",
+    "BackendError": "schemas.errors",
+    "InputError": "schemas.errors",
+    "FinalOutput": "schemas.output",
+    "Settings": "schemas.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used: `absa --help` should not wait for LangGraph."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -16,24 +16,15 @@ import json
 import random
 import threading
 import time
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 POLARITIES = ("positive", "negative", "neutral")
-# The waves of the debate: a call of one is asked when those of the one before are answered.
-WAVES = (
-    ("ate", "atsa", "validator"),
-    ("epm",),
-    ("tan",),
-    ("cj",),
-    ("judge",),
-    ("ate_review", "atsa_review"),
-    ("validator_review",),
-)
 
 
-def answer(schema: str, review: str, number: int) -> dict[str, Any]:
+def answer(keys: Iterable[str], review: str, number: int) -> dict[str, Any]:
     """An answer of the asked form about the first and last word of the review."""
     first, last = review.split()[0], review.split()[-1]
     polarity = POLARITIES[number % 3]
@@ -61,7 +52,7 @@ def answer(schema: str, review: str, number: int) -> dict[str, Any]:
         "aspect_review": [{"term": first, "action": "keep"}],
         "sentiment_review": [{"aspect_ref": first, "action": "maintain"}],
     }
-    return {key: value for key, value in everything.items() if key in schema}
+    return {key: everything[key] for key in keys if key in everything}
 
 
 class Server(ThreadingHTTPServer):
@@ -86,14 +77,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        messages = request["messages"]
-        prompt = hashlib.sha256(json.dumps(messages).encode()).hexdigest()
-        review = json.loads(messages[1]["content"])["review"]
+        system, user = (message["content"] for message in request["messages"][:2])
+        # As the traces have it.
+        prompt = hashlib.sha256(f"{system}\0{user}".encode()).hexdigest()
+        review = json.loads(user)["review"]
         form = request["response_format"]["json_schema"]
         call = {
             "start": self.headers["Authorization"].removeprefix("Bearer "),
             "prompt": prompt,
-            "review": review,
             "seed": request.get("seed"),
         }
         self.server.note(event="asked", **call)

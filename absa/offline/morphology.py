@@ -11,6 +11,7 @@ from nodes.language import kiwi
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
 _PIECE = 160
 
+_NOUNS = ("NNG", "NNP", "XR")
 _BREAK = re.compile(r"(?<=[.!?\n])\s+|\n+")
 #: A character repeated without end ("가가가…") says nothing after the eighth time.
 _RUN = re.compile(r"([^\s])\1{8,}")
@@ -70,6 +71,18 @@ def tokenize(text: str) -> list[Token]:
                     start + morpheme.len,
                 )
             )
-    if emotions:
-        tokens.sort(key=lambda token: token.start)
-    return tokens
+    tokens.sort(key=lambda token: token.start)
+    return _join_prefixes(tokens)
+
+
+def _join_prefixes(tokens: list[Token]) -> list[Token]:
+    """불 + 친절 is one word, 불친절: half of it means the opposite."""
+    joined: list[Token] = []
+    for token in tokens:
+        before = joined[-1] if joined else None
+        if before and before.tag == "XPN" and before.end == token.start and token.tag in _NOUNS:
+            form, lemma = before.form + token.form, before.form + token.lemma
+            joined[-1] = Token(form, lemma, token.tag, before.start, token.end)
+        else:
+            joined.append(token)
+    return joined

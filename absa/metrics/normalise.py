@@ -1,0 +1,153 @@
+"""Predictions and gold as one kind of tuple, made by one normaliser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nodes.language import Language, language
+from nodes.text import locate
+from schemas.answers import Span
+from schemas.output import FinalOutput
+from schemas.records import Correction
+from schemas.sample import GoldAspect
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AbsaTuple:
+    """An aspect with what is felt about it, as the scorer sees it.
+
+    Attributes:
+        key: The aspect's key; empty for a tuple without a term.
+        polarity: The polarity word.
+        span: Where the aspect stands in the text, end exclusive; None if nowhere.
+        category: The annotation's category.
+        opinion: Key of the words that carry the polarity; empty if none are named.
+        opinion_span: Where these words stand in the text.
+        implicit: Whether the aspect has no place in the text, or is said to be implicit.
+    """
+
+    key: str
+    polarity: str
+    span: Place | None = None
+    category: str | None = None
+    opinion: str = ""
+    opinion_span: Place | None = None
+    implicit: bool = False
+
+
+class Normaliser:
+    """Makes tuples of one text; gold and predictions take the same way."""
+
+    def __init__(self, text: str, lang: str) -> None:
+        """Take the text and the code of its language."""
+        self._text = text
+        self._lang: Language = language(lang)
+
+    def key(self, term: str | None) -> str:
+        """The aspect key of a term, empty for none."""
+        return self._lang.key(term) if term else ""
+
+    def tuple(
+        self,
+        term: str | None,
+        polarity: str,
+        *,
+        span: Place | None = None,
+        category: str | None = None,
+        opinion: str | None = None,
+        implicit: bool = False,
+    ) -> AbsaTuple:
+        """One tuple. A term without a place gets the first one where it stands."""
+        return AbsaTuple(
+            key=self.key(term),
+            polarity=polarity,
+            span=span or self._find(term),
+            category=category,
+            opinion=self.key(opinion),
+            opinion_span=self._find(opinion),
+            implicit=implicit,
+        )
+
+    def gold(self, aspects: Iterable[GoldAspect]) -> list[AbsaTuple]:
+        """The gold tuples of a sample."""
+        return [
+            self.tuple(
+                a.term,
+                a.polarity,
+                span=(a.from_, a.to) if a.from_ is not None and a.to is not None else None,
+                category=a.category,
+                opinion=a.opinion,
+                implicit=a.implicit,
+            )
+            for a in aspects
+        ]
+
+    def final(self, output: FinalOutput) -> list[AbsaTuple]:
+        """The tuples of the final result."""
+        return [
+            self.tuple(
+                a.aspect_term,
+                a.polarity,
+                span=_place(a.span),
+                opinion=opinion_of(a),
+                implicit=a.is_implicit,
+            )
+            for a in output.final_result.final_aspects
+        ]
+
+    def stage1(self, output: FinalOutput) -> list[AbsaTuple]:
+        """The tuples of Stage 1.
+
+        The output names them by term and polarity. Their places and evidence are those that the
+        first correction found (`before` in its log); an aspect that no correction was about has
+        them still in the final result.
+        """
+        before = self._before(output.meta.correction_applied_log)
+        after: dict[str, dict[str, Any]] = {}
+        for a in output.final_result.final_aspects:
+            found = after.setdefault(self.key(a.aspect_term), {"span": _place(a.span), "said": {}})
+            found["said"].setdefault(a.polarity, opinion_of(a))
+        tuples = []
+        for t in output.final_result.stage1_tuples:
+            key = self.key(t.aspect_term)
+            known = before.get(key) or after.get(key) or {"span": None, "said": {}}
+            tuples.append(
+                self.tuple(
+                    t.aspect_term,
+                    t.polarity,
+                    span=known["span"],
+                    opinion=known["said"].get(t.polarity),
+                    implicit=known["span"] is None,
+                )
+            )
+        return tuples
+
+    def _before(self, log: Iterable[Correction]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for correction in log:
+            shot = correction.before
+            if shot is None:
+                continue
+            span = shot["span"]
+            said = {s["polarity"]: s["evidence"] for s in reversed(shot["sentiments"])}
+            entry = {"span": (span["start"], span["end"]) if span else None, "said": said}
+            found.setdefault(self.key(shot["aspect_term"]), entry)
+        return found
+
+    def _find(self, words: str | None) -> Place | None:
+        return _place(locate(self._text, words)) if words else None
+
+
+def opinion_of(aspect: Any) -> str | None:
+    """The opinion of a final aspect: its own words for it where it has any, else its evidence."""
+    own: str | None = getattr(aspect, "opinion_term", None)
+    evidence: str | None = aspect.evidence
+    return own or evidence
+
+
+def _place(span: Span | None) -> Place | None:
+    return (span.start, span.end) if span is not None else None

@@ -1,0 +1,225 @@
+"""The one scorer: how many tuples of a sample were found, and how many of the found are right.
+
+| level     | two tuples are the same unit if they agree in |
+|-----------|-----------------------------------------------|
+| `aspect`  | aspect                                        |
+| `pair`    | aspect, polarity                              |
+| `triplet` | aspect, polarity, opinion                     |
+
+| matching  | two aspects (and opinions) agree if                                               |
+|-----------|-----------------------------------------------------------------------------------|
+| `strict`  | their keys are equal                                                              |
+| `relaxed` | their keys are equal or their spans overlap by at least half of their union; one to one |
+| `span`    | they stand at exactly the same place, as in SemEval 2014 and ASTE                  |
+
+A unit counts once per sample. Tuples without a term are matched by category and counted apart;
+one that matches nothing is a prediction like any other, and a false one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from absa.metrics.normalise import AbsaTuple, Place
+from nodes.thresholds import reaches
+
+SCORER_VERSION = "1.0.0"
+"""Raised whenever the same run could get another score."""
+
+Level = Literal["aspect", "pair", "triplet"]
+Matching = Literal["strict", "relaxed", "span"]
+LEVELS: tuple[Level, ...] = ("aspect", "pair", "triplet")
+MATCHINGS: tuple[Matching, ...] = ("strict", "relaxed", "span")
+MIN_OVERLAP = 0.5
+
+Units = Mapping[Hashable, Sequence[AbsaTuple]]
+"""Tuples that count as one, by what makes them one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How many units were predicted, how many there are, how many are both."""
+
+    right: int = 0
+    predicted: int = 0
+    gold: int = 0
+
+    def __add__(self, other: Found) -> Found:
+        return Found(
+            self.right + other.right, self.predicted + other.predicted, self.gold + other.gold
+        )
+
+    @property
+    def perfect(self) -> bool:
+        """Nothing missed and nothing made up."""
+        return self.right == self.predicted == self.gold
+
+
+@dataclass
+class Classes:
+    """Answers per class, where an answer may be a set of classes."""
+
+    correct: int = 0
+    total: int = 0
+    right: Counter[str] = field(default_factory=Counter)
+    predicted: Counter[str] = field(default_factory=Counter)
+    gold: Counter[str] = field(default_factory=Counter)
+
+    def add(self, predicted: Iterable[str], gold: Iterable[str]) -> None:
+        """Count one answer."""
+        said, true = set(predicted), set(gold)
+        self.correct += said == true
+        self.total += 1
+        self.right.update(said & true)
+        self.predicted.update(said)
+        self.gold.update(true)
+
+    def merge(self, other: Classes) -> None:
+        """Count the answers of another."""
+        self.correct += other.correct
+        self.total += other.total
+        self.right.update(other.right)
+        self.predicted.update(other.predicted)
+        self.gold.update(other.gold)
+
+    def f1(self) -> dict[str, float]:
+        """F1 per class, of the classes that were predicted or are in the gold."""
+        return {
+            name: 2 * self.right[name] / (self.predicted[name] + self.gold[name])
+            for name in sorted({*self.predicted, *self.gold})
+        }
+
+    def macro_f1(self) -> float | None:
+        """The mean of these, None without any."""
+        found = self.f1()
+        return sum(found.values()) / len(found) if found else None
+
+
+@dataclass
+class Score:
+    """One sample (or the sum over many) at one stage."""
+
+    found: dict[tuple[Level, Matching], Found] = field(default_factory=dict)
+    implicit: dict[Level, Found] = field(default_factory=dict)
+    polarity: dict[Matching, Classes] = field(default_factory=dict)
+
+    def merge(self, other: Score) -> None:
+        """Add another score to this one."""
+        for what, found in other.found.items():
+            self.found[what] = self.found.get(what, Found()) + found
+        for level, apart in other.implicit.items():
+            self.implicit[level] = self.implicit.get(level, Found()) + apart
+        for matching, classes in other.polarity.items():
+            self.polarity.setdefault(matching, Classes()).merge(classes)
+
+    def right(self, matching: Matching) -> bool:
+        """Whether the sample's tuples are exactly the gold's."""
+        return self.found["pair", matching].perfect
+
+    @property
+    def perfect(self) -> bool:
+        """Whether there is nothing to find fault with."""
+        return all(f.perfect for f in (*self.found.values(), *self.implicit.values())) and all(
+            c.correct == c.total for c in self.polarity.values()
+        )
+
+
+def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
+    """Score the tuples of one sample.
+
+    Triplets are scored only where the gold names an opinion.
+    """
+    result = Score()
+    levels = LEVELS if any(g.opinion for g in gold) else LEVELS[:2]
+    for level in levels:
+        apart_said, apart_true = _nameless(predicted, level), _nameless(gold, level)
+        both = len(apart_said & apart_true)
+        result.implicit[level] = Found(both, len(apart_said), len(apart_true))
+        stray = len(apart_said) - both
+        for matching in MATCHINGS:
+            said, true = _units(predicted, level, matching), _units(gold, level, matching)
+            right = len(matches(said, true, matching))
+            result.found[level, matching] = Found(right, len(said) + stray, len(true))
+    for matching in MATCHINGS:
+        result.polarity[matching] = _polarities(predicted, gold, matching)
+    return result
+
+
+def pairs(tuples: Iterable[AbsaTuple]) -> frozenset[Hashable]:
+    """The (aspect, polarity) set of a sample; a tuple without a term is named by its category."""
+    return frozenset(
+        (t.key, t.polarity) if t.key else (None, t.category, t.polarity) for t in tuples
+    )
+
+
+def matches(said: Units, true: Units, matching: Matching) -> list[tuple[Hashable, Hashable]]:
+    """Which predicted unit is which gold unit: one to one, as many as can be."""
+    same = [unit for unit in said if unit in true]
+    if matching != "relaxed" or len(same) in (len(said), len(true)):
+        return [(unit, unit) for unit in same]
+    rows, columns = list(said), list(true)
+    # An equal unit is worth a little more than a near one, all of that less than one match more.
+    bonus = 1 / (1 + min(len(rows), len(columns)))
+    worth = np.array(
+        [
+            [(1 + bonus * (r == c)) * (r == c or _near(said[r], true[c])) for c in columns]
+            for r in rows
+        ]
+    )
+    chosen = zip(*linear_sum_assignment(worth, maximize=True), strict=True)
+    return [(rows[r], columns[c]) for r, c in chosen if worth[r, c]]
+
+
+def overlap(one: Place, other: Place) -> float:
+    """Intersection over union of two spans."""
+    shared = min(one[1], other[1]) - max(one[0], other[0])
+    union = max(one[1], other[1]) - min(one[0], other[0])
+    return max(0, shared) / union if union else 0.0
+
+
+def _units(tuples: Iterable[AbsaTuple], level: Level, matching: Matching) -> Units:
+    """The tuples that have a term, those that count as one together."""
+    found: dict[Hashable, list[AbsaTuple]] = {}
+    for t in tuples:
+        if t.key:
+            by_place = matching == "span"
+            aspect = t.span if by_place and t.span else t.key
+            opinion = t.opinion_span if by_place and t.opinion_span else t.opinion
+            unit = (aspect, *_rest(level, t.polarity, opinion))
+            found.setdefault(unit, []).append(t)
+    return found
+
+
+def _nameless(tuples: Iterable[AbsaTuple], level: Level) -> set[Hashable]:
+    """The tuples without a term, by their category."""
+    return {(t.category, *_rest(level, t.polarity, t.opinion)) for t in tuples if not t.key}
+
+
+def _rest(level: Level, polarity: str, opinion: Hashable) -> tuple[Hashable, ...]:
+    return {"aspect": (), "pair": (polarity,), "triplet": (polarity, opinion)}[level]
+
+
+def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple]) -> bool:
+    """Whether two units differ in nothing but how far their words reach."""
+
+    def close(a: Place | None, b: Place | None) -> bool:
+        return a is not None and b is not None and reaches(overlap(a, b), MIN_OVERLAP)
+
+    return any(close(a.span, b.span) or a.key == b.key for a in said for b in true)
+
+
+def _polarities(
+    predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple], matching: Matching
+) -> Classes:
+    """The polarities of the aspects that were found."""
+    classes = Classes()
+    said, true = _units(predicted, "aspect", matching), _units(gold, "aspect", matching)
+    for mine, theirs in matches(said, true, matching):
+        classes.add((t.polarity for t in said[mine]), (t.polarity for t in true[theirs]))
+    return classes

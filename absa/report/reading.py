@@ -1,0 +1,155 @@
+"""What a run directory holds, read for a report: nothing in it is trusted to be there or whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from absa.runs.artefacts import ERRORS, GATE_SUMMARY, OUTPUTS, SCORECARDS
+from absa.runs.engine import MANIFEST
+from schemas.output import FinalOutput
+from schemas.settings import OverrideSettings, Settings
+
+METRICS = "metrics.json"
+
+
+class ReportError(ValueError):
+    """A directory is no run, or cannot be read. Wrong use; the message names it."""
+
+
+class Entry(NamedTuple):
+    """One analysed sample: the output, the same as it stands in the file, and its scorecard."""
+
+    output: FinalOutput
+    raw: dict[str, Any]
+    card: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        """The run's seed it was analysed with."""
+        seed = self.card.get("seed")
+        return seed if isinstance(seed, int) else 0
+
+
+@dataclass
+class RunDirectory:
+    """A run directory. The samples are read when asked for, one after the other."""
+
+    path: Path
+    name: str
+    manifest: dict[str, Any]
+    settings: Settings | None
+    errors: list[dict[str, Any]]
+    gate_summary: dict[str, Any]
+    metrics: dict[str, Any] | None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def override(self) -> OverrideSettings:
+        """The gate's thresholds."""
+        return self.settings.pipeline.debate_override if self.settings else OverrideSettings()
+
+    def entries(self) -> Iterator[Entry]:
+        """The analysed samples in the order of the file; what cannot be read becomes a problem."""
+        cards = list(_lines(self.path / SCORECARDS, self.problems))
+        by_uid = {str(card.get("uid")): card for card in cards}
+        for number, raw in enumerate(_lines(self.path / OUTPUTS, self.problems)):
+            try:
+                output = FinalOutput.model_validate(raw)
+            except ValidationError as error:
+                what = error.errors()[0]
+                where = ".".join(map(str, what["loc"]))
+                self.problems.append(
+                    f"{OUTPUTS}: sample {raw.get('uid')!r} left out: {where}: {what['msg']}"
+                )
+                continue
+            # A run writes both files in the same order; the uid alone does not tell seeds apart.
+            card = cards[number] if number < len(cards) else {}
+            if card.get("uid") != output.uid:
+                card = by_uid.get(output.uid, {})
+            yield Entry(output, raw, card)
+
+
+def read_run(path: Path, name: str | None = None) -> RunDirectory:
+    """Open a run directory.
+
+    Raises:
+        ReportError: If it is none.
+    """
+    if not path.is_dir():
+        raise ReportError(f"{path} is not a directory; give what `absa run --out` wrote")
+    if not (path / OUTPUTS).is_file():
+        raise ReportError(f"{path} has no {OUTPUTS}: it is no run directory, or the run is not over")
+    problems: list[str] = []
+    manifest = _document(path / MANIFEST, problems) or {}
+    return RunDirectory(
+        path=path,
+        name=name or path.resolve().name,
+        manifest=manifest,
+        settings=_settings(manifest, problems),
+        errors=list(_lines(path / ERRORS, problems)) if (path / ERRORS).is_file() else [],
+        gate_summary=_document(path / GATE_SUMMARY, problems) or {},
+        metrics=_document(path / METRICS, problems, optional=True),
+        problems=problems,
+    )
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunDirectory]:
+    """Open several run directories, each under a name that tells it from the others."""
+    return [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of the paths, as many as tell them apart."""
+    parts = [path.resolve().parts for path in paths]
+    for size in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-size:]).lstrip("/") for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path.name} ({number})" for number, path in enumerate(paths, start=1)]
+
+
+def _settings(manifest: dict[str, Any], problems: list[str]) -> Settings | None:
+    if "settings" not in manifest:
+        return None
+    try:
+        return Settings.model_validate_json(json.dumps(manifest["settings"]))
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        problems.append(f"{MANIFEST}: these settings are of another version ({where})")
+        return None
+
+
+def _document(path: Path, problems: list[str], *, optional: bool = False) -> dict[str, Any] | None:
+    if not path.is_file():
+        if not optional:
+            problems.append(f"{path.name} is missing")
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        problems.append(f"{path.name} cannot be read: {error}")
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        problems.append(f"{path.name} is missing")
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except ValueError as error:
+                problems.append(f"{path.name}, line {number} cannot be read: {error}")
+                continue
+            if isinstance(found, dict):
+                yield found

@@ -1,0 +1,264 @@
+"""The real command, killed, interrupted and starved: the next start finishes the run.
+
+`absa run` talks to an OpenAI-compatible server in a process of its own, which writes down every
+call. Starting the command costs seconds (its libraries are large), so only the kills of
+`test_killed_command…` start it from the shell; the others fork it from a process that has
+everything imported, and call the same entry point.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+COMMAND = Path(sys.executable).with_name("absa")
+DELAY_S = 0.01
+SAMPLES = 14
+IN_FLIGHT = 3
+# The calls of one wave are asked when those of the wave before are answered and stored.
+WAVES = {
+    **dict.fromkeys(("ate", "atsa", "validator"), 0),
+    **{"epm": 1, "tan": 2, "cj": 3, "judge": 4},
+    **dict.fromkeys(("ate_review", "atsa_review"), 5),
+    "validator_review": 6,
+}
+WIDEST_WAVE = 3
+TIMINGS = re.compile(rb'"(latency_ms|updated_at|run_id)": ?("[^"]*"|[-+.e\d]+)')
+MODES = {"shared cache": [], "no cache": ["--no-cache"]}
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["absa.cli.run", "absa.cli.progress", "absa.backends.openai"])
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    log: Path
+
+    def calls(self, *starts: str, event: str = "asked") -> list[str]:
+        """The prompts of the calls of some starts, in the order they came."""
+        lines = self.log.read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines]
+        return [c["prompt"] for c in found if c["event"] == event and c["start"] in starts]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    log = tmp_path_factory.mktemp("server") / "calls.jsonl"
+    log.touch()
+    command = [sys.executable, str(HERE / "answer_server.py"), str(log)]
+    command += ["--delay", str(DELAY_S), "--dead", "dead"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield Server(process.stdout.readline().strip(), log)
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("데이터 폴더")
+    path = folder / "리뷰 모음 (첫 번째).jsonl"
+    write_data(path, SAMPLES)
+    folder.chmod(0o555)
+    return path
+
+
+def write_data(path: Path, size: int) -> None:
+    rows = [
+        {"uid": f"리뷰/{n}", "text": f"dish{n} tasted somehow bland{n}", "lang": "en"}
+        for n in range(size)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+class Start:
+    """One start of `absa run`; its name is the key it sends, so that the server knows it."""
+
+    def __init__(self, server: Server, folder: Path, name: str, *args: str) -> None:
+        self.name = name
+        self.server = server
+        self.args = [
+            *("run", *args, "--concurrency", str(IN_FLIGHT)),
+            *("--set", "backend.kind=openai", "--set", "backend.model=answers"),
+            *("--set", f"backend.base_url={server.url}"),
+        ]
+        self.env = {"OPENAI_API_KEY": name, "ABSA_CACHE": str(folder / "답 캐시.db")}
+        self.errors = folder / f"{name}.stderr"
+
+    def wait_for_calls(self, count: int) -> None:
+        end = time.monotonic() + 60
+        while len(self.server.calls(self.name)) < count and self.alive():
+            assert time.monotonic() < end, f"no {count} calls within a minute: {self.said()}"
+            time.sleep(0.003)
+
+    def said(self) -> str:
+        return self.errors.read_text(encoding="utf-8")
+
+    def alive(self) -> bool:
+        raise NotImplementedError
+
+    def send(self, number: int) -> None:
+        raise NotImplementedError
+
+    def wait(self) -> int:
+        raise NotImplementedError
+
+
+class Shell(Start):
+    """Started as a user does."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [str(COMMAND), *self.args],
+                env={**os.environ, **self.env},
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=120)
+
+
+class Fork(Start):
+    """The same entry point in a process that has its imports behind it."""
+
+    def __init__(self, *args: Any, file_size: int | None = None) -> None:
+        super().__init__(*args)
+        self.errors.touch()
+        self.process = FORKS.Process(
+            target=_call, args=(self.args, self.env, str(self.errors), file_size)
+        )
+        self.process.start()
+
+    def alive(self) -> bool:
+        return self.process.is_alive()
+
+    def send(self, number: int) -> None:
+        assert self.process.pid
+        os.kill(self.process.pid, number)
+
+    def wait(self) -> int:
+        self.process.join(timeout=120)
+        assert self.process.exitcode is not None, f"it hangs: {self.said()}"
+        return self.process.exitcode
+
+
+def _call(
+    args: Sequence[str], env: Mapping[str, str], errors: str, file_size: int | None
+) -> None:
+    os.environ.update(env)
+    sys.stderr = io.TextIOWrapper(open(errors, "ab", buffering=0), write_through=True)
+    sys.stdout = io.StringIO()
+    if file_size is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+    from absa.cli import main
+
+    main(args)
+
+
+def artefacts(out: Path) -> dict[str, bytes]:
+    """What a run leaves for its reader, less what a clock or a die wrote into it."""
+    files = [f for f in out.iterdir() if f.suffix in (".jsonl", ".json", ".csv")]
+    return {f.name: TIMINGS.sub(rb'"\1": 0', f.read_bytes()) for f in files}
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@dataclass(frozen=True)
+class Calm:
+    """A run that nobody disturbed."""
+
+    files: dict[str, bytes]
+    # Whose call a prompt is, and of which wave.
+    prompts: dict[str, tuple[str, int]]
+
+
+@pytest.fixture(scope="module")
+def calm(server: Server, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Calm:
+    folder = tmp_path_factory.mktemp("calm")
+    start = Fork(server, folder, "calm", str(data), "--out", str(folder / "run"))
+    assert start.wait() == 0, start.said()
+    traces = lines(folder / "run" / "traces.jsonl")
+    assert len(traces) == SAMPLES * 10
+    prompts = {t["prompt_sha256"]: (t["uid"], WAVES[t["node"]]) for t in traces}
+    assert sorted(server.calls("calm")) == sorted(prompts)
+    return Calm(artefacts(folder / "run"), prompts)
+
+
+def assert_nothing_asked_twice(calls: Sequence[str], calm: Calm, kills: int) -> None:
+    """Only a call that was under way at a kill may be asked again."""
+    assert set(calls) == set(calm.prompts)
+    last = {prompt: n for n, prompt in enumerate(calls)}
+    first = {prompt: n for n, prompt in reversed(list(enumerate(calls)))}
+    for prompt, (uid, wave) in calm.prompts.items():
+        later = [first[p] for p, (u, w) in calm.prompts.items() if u == uid and w > wave]
+        # Once the next agent was asked, this one's answer was safe.
+        assert all(last[prompt] < n for n in later), f"{uid}, wave {wave}: asked again"
+    assert len(calls) - len(last) <= kills * IN_FLIGHT * WIDEST_WAVE
+
+
+def kill_at_random(launch: Callable[[str], Start], kills: int, rng: random.Random) -> list[str]:
+    """Start and kill, so many times, then let it finish; the names of the starts."""
+    names = []
+    for n in range(kills + 1):
+        start = launch(f"start-{n}")
+        names.append(start.name)
+        if n == kills:
+            assert start.wait() == 0, start.said()
+        elif rng.random() < 0.1:
+            time.sleep(rng.uniform(0, 0.5))  # perhaps before it has begun
+            start.send(signal.SIGKILL)
+            start.wait()
+        else:
+            start.wait_for_calls(rng.randint(1, 9))
+            time.sleep(rng.uniform(0, 4 * DELAY_S))
+            assert start.alive(), f"nothing left to kill: {start.said()}"
+            start.send(signal.SIGKILL)
+            assert start.wait() == -signal.SIGKILL
+    return names
+
+
+@pytest.mark.parametrize("how", MODES)
+@pytest.mark.parametrize(("kind", "kills"), [(Shell, 10), (Fork, 12)])
+def test_killed_command_finishes_as_if_nothing_had_happened(
+    server: Server, data: Path, calm: Calm, tmp_path: Path, how: str, kind: Any, kills: int
+) -> None:
+    out = tmp_path / "실행 결과 1"
+    marker = f"{kind.__name__}-{how.replace(' ', '-')}"
+
+    def launch(name: str) -> Start:
+        args = (str(data), "--out", str(out), *MODES[how])
+        start: Start = kind(server, tmp_path, f"{marker}-{name}", *args)
+        return start
+
+    names = kill_at_random(launch, kills, random.Random(marker))
+
+    assert artefacts(out) == calm.files
+    assert_nothing_asked_twice(server.calls(*names), calm, kills)
+    assert not list(out.glob("*.part"))
