@@ -44,14 +44,22 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
             "skipped_reason": meta.override_skipped_reason,
             "stats": meta.debate_override_stats.model_dump(),
             "skip_reasons": meta.debate_override_skip_reasons.model_dump(),
+            "verdicts": [r.verdict for r in meta.override_gate],
         },
+        "corrections": [
+            c.model_dump(include={"source", "proposal_type", "applied", "reason"})
+            for c in meta.correction_applied_log
+        ],
         "adoption": {
+            "stage2_executed": output.analysis_flags.stage2_executed,
             "decision": meta.adopt_decision,
             "reason": meta.adopt_reason,
             "ev_score": meta.ev_score,
             "ev_components": meta.ev_components,
         },
         "moderator": {
+            "ran": output.moderator is not None,
+            "drop_guard": flags.stage2_rejected_due_to_confidence if flags else False,
             "applied_rules": list(output.moderator.applied_rules) if output.moderator else [],
             "rule_e_fired": flags.rule_e_fired if flags else False,
             "rule_e_block_reason": flags.rule_e_block_reason if flags else None,

@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import RetryPolicy
+from langgraph.types import RetryPolicy, Send
 
 from graph import routing
 from graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
@@ -19,6 +19,7 @@ from nodes.ate import ate
 from nodes.ate_review import ate_review
 from nodes.atsa import atsa
 from nodes.atsa_review import atsa_review
+from nodes.extract import extract
 from nodes.finalize import finalize
 from nodes.intake import intake
 from nodes.judge import judge
@@ -29,6 +30,7 @@ from nodes.speaker import speaker
 from nodes.stage1 import stage1
 from nodes.validator import validator
 from nodes.validator_review import validator_review
+from nodes.vote import vote
 from schemas.backend import Backend
 from schemas.context import RunContext
 from schemas.errors import BackendError
@@ -45,12 +47,13 @@ Router = Callable[[PipelineSettings], routing.Next]
 
 def build(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
     """The graph of these settings: what is switched off is not in it."""
-    return _Wiring(pipeline, backend, switchable=False).compile(name)
+    wiring = _Wiring(pipeline, backend, switchable=False)
+    return wiring.debate_graph(name) if pipeline.protocol == "debate" else wiring.vote_graph(name)
 
 
 def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
     """All parts behind conditional edges that read the run's context; what Studio offers."""
-    return _Wiring(pipeline, backend, switchable=True).compile(name)
+    return _Wiring(pipeline, backend, switchable=True).debate_graph(name)
 
 
 def _is_retryable(error: Exception) -> bool:
@@ -72,10 +75,28 @@ class _Wiring:
             output_schema=OutputState,
         )
 
-    def compile(self, name: str) -> Graph:
+    def vote_graph(self, name: str) -> Graph:
+        """The baselines: one joint call, or a majority over several in parallel."""
+        self._intake()
+        self._agent(extract)
+        numbers = range(self._pipeline.vote_calls)
+        self._graph.add_conditional_edges(
+            "intake",
+            RouteStep(lambda state: [Send("extract", {**state, "call_number": n}) for n in numbers]),
+            ["extract"],
+        )
+        self._rule(vote, with_settings=True)
+        self._graph.add_edge("extract", "vote")
+        self._rule(finalize, with_settings=True)
+        self._graph.add_edge("vote", "finalize")
+        self._graph.add_edge("finalize", END)
+        return self._compiled(name)
+
+    def debate_graph(self, name: str) -> Graph:
+        """Stage 1, debate, Stage 2, gate, adoption, Moderator, as far as they are switched on."""
         everything = self._switchable
         p = self._pipeline
-        self._graph.add_node("intake", RuleStep(self._checked(intake)))
+        self._intake()
         self._stage1(everything or p.enable_validator)
         if everything or p.enable_debate:
             self._debate()
@@ -88,9 +109,14 @@ class _Wiring:
             if everything or last.__name__ in routing.before_output(p):
                 self._rule(last, with_settings=True)
                 self._graph.add_edge(last.__name__, END)
+        return self._compiled(name)
+
+    def _intake(self) -> None:
+        self._graph.add_node("intake", RuleStep(self._checked(intake)))
         self._graph.add_edge(START, "intake")
-        compiled = self._graph.compile(name=name)
-        return compiled.with_config(recursion_limit=RECURSION_LIMIT)
+
+    def _compiled(self, name: str) -> Graph:
+        return self._graph.compile(name=name).with_config(recursion_limit=RECURSION_LIMIT)
 
     def _stage1(self, with_validator: bool) -> None:
         agents: list[Agent[Any]] = [ate, atsa, *([validator] if with_validator else [])]

@@ -34,6 +34,8 @@ class Agent(Generic[A]):
     update: Callable[[State, A], Update]
     turn: Callable[[State], int] = _first_turn
     prompt: str | None = None
+    temperature: Callable[[PipelineSettings], float | None] = lambda pipeline: None
+    repeats: bool = False
 
     def question(self, state: State, pipeline: PipelineSettings) -> Ask:
         """The question for this state. The agent's prompt comes first and never changes."""
@@ -54,6 +56,8 @@ class Agent(Generic[A]):
             prompt_sha256=hashlib.sha256(f"{system}\0{user}".encode()).hexdigest(),
             inputs=inputs,
             answer=self.answer,
+            seed_offset=self.turn(state) if self.repeats else 0,
+            temperature=self.temperature(pipeline),
         )
 
     def take(self, state: State, question: Ask, reply: Reply, elapsed_ms: float) -> Update:

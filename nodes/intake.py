@@ -23,6 +23,7 @@ def intake(state: State) -> IntakeUpdate:
         "domain": state.get("domain"),
         "demos": state.get("demos") or [],
         "calls": Overwrite({}),
+        "extract_answers": Overwrite({}),
         "validator_answer": None,
         "turns": [],
         "judge_answer": None,

@@ -297,6 +297,23 @@ class AtsaReviewAnswer(Answer):
     sentiment_review: list[SentimentReview] = Field(default_factory=list)
 
 
+class ExtractedTuple(Item):
+    """An aspect with its polarity, found in one go."""
+
+    aspect_term: Word = None
+    span: OptionalSpan = None
+    evidence: Word = None
+    polarity: SpokenPolarity = None
+    confidence: Confidence = None
+    is_implicit: bool | None = None
+
+
+class ExtractAnswer(Answer):
+    """The joint call of the baselines: aspects, polarities and evidence at once."""
+
+    tuples: list[ExtractedTuple] = Field(default_factory=list)
+
+
 A = TypeVar("A", bound=Answer)
 
 

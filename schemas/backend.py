@@ -24,6 +24,9 @@ class Ask:
     prompt_sha256: str
     inputs: Mapping[str, Any]
     answer: type[Answer]
+    # A vote asks the same question several times: with other seeds, and warmer than usual.
+    seed_offset: int = 0
+    temperature: float | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 MODEL_NODES = (
+    "extract",
     "ate",
     "atsa",
     "validator",
@@ -41,7 +42,7 @@ RESERVED_NAMES = frozenset(
         *MODEL_NODES,
         # Rule nodes and the nodes of the other protocols.
         *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt"),
-        *("moderator", "finalize", "analyst", "critic", "empath", "extract"),
+        *("moderator", "finalize", "analyst", "critic", "empath", "vote", "extract_answers"),
         *("p_neg", "p_imp", "p_lit", "review_a", "review_b", "review_c", "arbiter"),
         # LangGraph refuses a node that is called like a key of the state.
         *("text", "uid", "lang", "domain", "demos", "given_aspects", "output"),
@@ -262,10 +263,20 @@ class AuxHfSettings(_Section):
     checkpoint: None = None
 
 
+class VoteSettings(_Section):
+    """The baseline that spends a debate's calls on asking one question several times."""
+
+    n: Positive | None = None
+    """How many calls; by default as many as the debate would make."""
+    threshold: Confidence = 0.5
+    """The share of the calls that must have found a tuple."""
+    temperature: Temperature = 0.7
+
+
 class PipelineSettings(_Section):
     """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
 
-    protocol: Literal["debate"] = "debate"
+    protocol: Literal["debate", "single", "vote"] = "debate"
     enable_validator: Flag = True
     enable_stage2: Flag = True
     enable_debate: Flag = True
@@ -280,8 +291,24 @@ class PipelineSettings(_Section):
     """
     debate_override: OverrideSettings = OverrideSettings()
     moderator: ModeratorSettings = ModeratorSettings()
+    vote: VoteSettings = VoteSettings()
     memory: MemorySettings = MemorySettings()
     conflict_review: ConflictReviewSettings = ConflictReviewSettings()
+
+    @property
+    def debate_calls(self) -> int:
+        """How many calls the debate makes with these settings."""
+        stage1 = 2 + self.enable_validator
+        debate = self.debate.rounds * len(self.debate.order) + 1 if self.enable_debate else 0
+        stage2 = 2 + self.enable_validator if self.enable_stage2 else 0
+        return stage1 + debate + stage2
+
+    @property
+    def vote_calls(self) -> int:
+        """How many times the joint question is asked: once, or as often as a vote needs."""
+        if self.protocol == "single":
+            return 1
+        return self.vote.n if self.vote.n is not None else self.debate_calls
 
 
 class RoleSettings(_Section):

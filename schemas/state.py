@@ -15,6 +15,7 @@ from schemas.answers import (
     AteReviewAnswer,
     AtsaAnswer,
     AtsaReviewAnswer,
+    ExtractAnswer,
     JudgeAnswer,
     ValidatorAnswer,
 )
@@ -68,6 +69,9 @@ class State(TypedDict, total=False):
     validator_answer: ValidatorAnswer | None
     stage1_result: StageResult
     stage1_validation: ValidatorAnswer
+    # Baselines: the joint answers by number, and the number of the call that is made
+    extract_answers: Annotated[dict[str, ExtractAnswer], merge]
+    call_number: int
     # Debate
     turns: list[Turn]
     judge_answer: JudgeAnswer | None
@@ -96,6 +100,7 @@ class IntakeUpdate(TypedDict):
     domain: str | None
     demos: list[dict[str, Any]]
     calls: Any
+    extract_answers: Any
     validator_answer: None
     turns: list[Turn]
     judge_answer: None

@@ -3,9 +3,8 @@
     python answer_server.py LOG [--delay SECONDS] [--dead WORD]
 
 It prints its URL, answers every agent of the debate after a short random delay with what follows
-from the prompt alone, and writes a line per call to LOG: when it came (`asked`) and when it was
-answered (`answered`). The API key says which start of the client a call belongs to. A review that
-has the `--dead` word in it gets no usable answer from the judge.
+from the prompt alone, and writes a line per call to LOG. The API key says which start of the client
+a call belongs to. A review that has the `--dead` word in it gets no usable answer from the judge.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
             "prompt": prompt,
             "seed": request.get("seed"),
         }
-        self.server.note(event="asked", **call)
+        self.server.note(**call)
         time.sleep(random.uniform(0, 2 * self.server.delay_s))
         keys = form["schema"]["properties"].keys()
         if self.server.dead and self.server.dead in review and "final_patch" in keys:
@@ -98,8 +97,6 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(content)
         except OSError:  # the client was killed
             self.close_connection = True
-        else:
-            self.server.note(event="answered", **call)
 
     def reply(self, content: str) -> None:
         message = {"role": "assistant", "content": content}

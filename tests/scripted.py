@@ -174,9 +174,7 @@ def judge(
         "final_tuples": [{"aspect_term": a, "polarity": p} for a, p in tuples],
         "sentence_polarity": label,
         "sentence_evidence_spans": list(spans),
-        "aspect_evidence": [
-            {"aspect_ref": a, "evidence": e} for a, e in (evidence or {}).items()
-        ],
+        "aspect_evidence": [{"aspect_ref": a, "evidence": e} for a, e in (evidence or {}).items()],
         "rationale": rationale,
     }
 

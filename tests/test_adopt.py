@@ -115,7 +115,9 @@ def test_nothing_changed_gives_the_gates_reason_if_it_is_an_allowed_one(gate_log
 
 
 def test_the_first_skip_that_is_not_for_having_had_its_one():
-    assert first_skip([FLIPPED, skip(MAXED), skip("low_signal"), skip("neutral_only")]) == "low_signal"
+    assert (
+        first_skip([FLIPPED, skip(MAXED), skip("low_signal"), skip("neutral_only")]) == "low_signal"
+    )
     assert first_skip([FLIPPED]) is None
 
 
@@ -245,7 +247,9 @@ def test_debate_tuples_under_the_old_name_mean_the_renamed_aspect():
     ids=["one to two", "none to two", "two to one", "two to another two", "one to another"],
 )
 def test_an_aspect_that_gains_a_second_polarity_blocks(before, after, blocked):
-    found = run(stage1=stage(aspect(TEXT, "가격", *before)), patched=stage(aspect(TEXT, "가격", *after)))
+    found = run(
+        stage1=stage(aspect(TEXT, "가격", *before)), patched=stage(aspect(TEXT, "가격", *after))
+    )
     assert (found.reason == "conflict_blocked") is blocked
 
 
@@ -321,7 +325,8 @@ def test_a_candidate_is_adopted_if_its_value_reaches_the_threshold(threshold, de
         {"ev_threshold": threshold, "ev_weights": {"alignment_improvement": 0.0}},
         stage1=stage(aspect(TEXT, "가격", POS), aspect(TEXT, "맛", POS)),
         patched=stage(
-            aspect(TEXT, "가격", felt("negative")), aspect(TEXT, "맛", felt("negative", 0.9, "좋아요"))
+            aspect(TEXT, "가격", felt("negative")),
+            aspect(TEXT, "맛", felt("negative", 0.9, "좋아요")),
         ),
     )
     assert found.ev_score == pytest.approx(0.5)
@@ -525,7 +530,9 @@ STAGE1 = {"ate": ate("가격"), "atsa": atsa(("가격", "positive", "비싸요",
         ),
         (
             {
-                "validator": validator("EVIDENCE_GAP", proposals=[propose("FLIP_POLARITY", "가격")]),
+                "validator": validator(
+                    "EVIDENCE_GAP", proposals=[propose("FLIP_POLARITY", "가격")]
+                ),
                 "cj": turn(confirm("가격", "negative")),
             },
             ("adopted", "risk_resolved"),

@@ -44,7 +44,13 @@ from schemas.errors import AnswerError, BackendError
             1,
             "aspect_sentiments.0",
         ),
-        (ValidatorAnswer, {"structural_risks": [{}, {"type": "IRONY"}]}, "structural_risks", 1, "0"),
+        (
+            ValidatorAnswer,
+            {"structural_risks": [{}, {"type": "IRONY"}]},
+            "structural_risks",
+            1,
+            "0",
+        ),
         (TurnAnswer, {"proposed_edits": [{"op": None}, {"op": "x"}]}, "proposed_edits", 1, "0"),
         (TurnAnswer, {"proposed_edits": [{"op": "x", "target": "가격"}]}, "proposed_edits", 0, "0"),
         (

@@ -82,12 +82,14 @@ def test_a_flip_proposal_leaves_the_neutral_of_an_aspect_alone():
     assert polarities(on.result()) == {"가격": ["positive", "neutral"]}
 
 
-@pytest.mark.parametrize("act", [("proposal", "DROP_ASPECT"), ("review", "drop")], ids=str)
-def test_a_drop_removes_the_aspect_and_its_sentiments(act):
+@pytest.mark.parametrize("who", ["validator", "ate_review"])
+def test_a_drop_removes_the_aspect_and_its_sentiments(who):
     on = laid_out()
-    run = proposed if act[0] == "proposal" else None
-    entry = run(on, act[1], "가격") if run else reviewed(on, "가격", act[1])
-    assert entry.applied and entry.after is None
+    if who == "validator":
+        entry = proposed(on, "DROP_ASPECT", "가격")
+    else:
+        entry = reviewed(on, "가격", "drop")
+    assert entry.applied and entry.source == who and entry.after is None
     assert polarities(on.result()) == {"맛": ["positive"], "배터리": ["neutral"]}
 
 
@@ -155,7 +157,11 @@ def test_two_aspects_may_trade_places():
     assert reviewed(on, "가격", "revise_span", "비싸고").applied
     assert reviewed(on, "맛", "revise_span", PRICE).applied
     assert reviewed(on, "비싸고", "revise_span", TASTE).applied
-    assert polarities(on.result()) == {"맛": ["negative"], "가격": ["positive"], "배터리": ["neutral"]}
+    assert polarities(on.result()) == {
+        "맛": ["negative"],
+        "가격": ["positive"],
+        "배터리": ["neutral"],
+    }
 
 
 def test_an_added_aspect_takes_its_unanchored_sentiments():
@@ -351,7 +357,9 @@ def test_an_action_that_is_not_applied_leaves_no_trace(case):
             on, "배터리", "add", revised_polarity="neutral", confidence=0.3, evidence="비싸고"
         )
     else:
-        both = aspect(TEXT, "가격", felt("positive", 0.5, "좋아요"), felt("negative", 0.5, "비싸고"))
+        both = aspect(
+            TEXT, "가격", felt("positive", 0.5, "좋아요"), felt("negative", 0.5, "비싸고")
+        )
         on, untouched = board(TEXT, both), board(TEXT, both)
         entry = proposed(on, "FLIP_POLARITY", "가격")
     assert not entry.applied
@@ -385,7 +393,9 @@ def test_validator_then_ate_then_atsa_each_on_what_the_one_before_left():
             atsa_review=atsa_review(("가격", "flip_polarity", "neutral"), ("맛", "drop")),
         ),
     )
-    log = [(c.source, c.proposal_type, c.applied, c.reason) for c in out.meta.correction_applied_log]
+    log = [
+        (c.source, c.proposal_type, c.applied, c.reason) for c in out.meta.correction_applied_log
+    ]
     assert log == [
         ("validator", "FLIP_POLARITY", True, "said the Validator"),
         ("ate_review", "revise_span", True, None),

@@ -46,16 +46,25 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["absa.cli.run", "absa.cli.progress", "absa.backends.openai"])
 
 
-@dataclass(frozen=True)
 class Server:
-    url: str
-    log: Path
+    """The server's log of calls, read on as it grows."""
 
-    def calls(self, *starts: str, event: str = "asked") -> list[str]:
+    def __init__(self, url: str, log: Path) -> None:
+        self.url = url
+        self._log = log
+        self._read = 0
+        self._asked: dict[str, list[str]] = {}
+
+    def calls(self, *starts: str) -> list[str]:
         """The prompts of the calls of some starts, in the order they came."""
-        lines = self.log.read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines]
-        return [c["prompt"] for c in found if c["event"] == event and c["start"] in starts]
+        with self._log.open("rb") as log:
+            log.seek(self._read)
+            for line in log:
+                if line.endswith(b"\n"):
+                    self._read += len(line)
+                    call = json.loads(line)
+                    self._asked.setdefault(call["start"], []).append(call["prompt"])
+        return [prompt for start in starts for prompt in self._asked.get(start, [])]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +114,7 @@ class Start:
         end = time.monotonic() + 60
         while len(self.server.calls(self.name)) < count and self.alive():
             assert time.monotonic() < end, f"no {count} calls within a minute: {self.said()}"
-            time.sleep(0.003)
+            time.sleep(0.005)
 
     def said(self) -> str:
         return self.errors.read_text(encoding="utf-8")
@@ -167,9 +176,7 @@ class Fork(Start):
         return self.process.exitcode
 
 
-def _call(
-    args: Sequence[str], env: Mapping[str, str], errors: str, file_size: int | None
-) -> None:
+def _call(args: Sequence[str], env: Mapping[str, str], errors: str, file_size: int | None) -> None:
     os.environ.update(env)
     sys.stderr = io.TextIOWrapper(open(errors, "ab", buffering=0), write_through=True)
     sys.stdout = io.StringIO()
@@ -245,20 +252,144 @@ def kill_at_random(launch: Callable[[str], Start], kills: int, rng: random.Rando
 
 
 @pytest.mark.parametrize("how", MODES)
-@pytest.mark.parametrize(("kind", "kills"), [(Shell, 10), (Fork, 12)])
 def test_killed_command_finishes_as_if_nothing_had_happened(
-    server: Server, data: Path, calm: Calm, tmp_path: Path, how: str, kind: Any, kills: int
+    server: Server, data: Path, calm: Calm, tmp_path: Path, how: str
 ) -> None:
     out = tmp_path / "실행 결과 1"
-    marker = f"{kind.__name__}-{how.replace(' ', '-')}"
+    args = (str(data), "--out", str(out), *MODES[how])
+    marker = how.replace(" ", "-")
 
-    def launch(name: str) -> Start:
-        args = (str(data), "--out", str(out), *MODES[how])
-        start: Start = kind(server, tmp_path, f"{marker}-{name}", *args)
-        return start
-
-    names = kill_at_random(launch, kills, random.Random(marker))
+    names = kill_at_random(
+        lambda name: Shell(server, tmp_path, f"{marker}-{name}", *args), 10, random.Random(marker)
+    )
 
     assert artefacts(out) == calm.files
-    assert_nothing_asked_twice(server.calls(*names), calm, kills)
+    assert_nothing_asked_twice(server.calls(*names), calm, kills=10)
     assert not list(out.glob("*.part"))
+
+
+def test_interrupted_command_finishes_what_is_under_way_and_asks_nothing_twice(
+    server: Server, data: Path, calm: Calm, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    names = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        start = Fork(server, tmp_path, f"drain-{number}", str(data), "--out", str(out))
+        start.wait_for_calls(12)
+        start.send(number)
+        assert start.wait() == 1
+        assert "finishing the samples under way" in start.said()
+        names.append(start.name)
+        manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+        assert manifest["status"] == "unfinished"
+        assert manifest["counts"]["done"] == len(lines(out / "outputs.jsonl")) > 0
+
+    last = Fork(server, tmp_path, "drain-last", str(data), "--out", str(out))
+    assert last.wait() == 0, last.said()
+
+    assert artefacts(out) == calm.files
+    assert sorted(server.calls(*names, last.name)) == sorted(calm.prompts)
+
+
+@pytest.mark.parametrize("how", MODES)
+def test_second_interrupt_stops_at_once_and_loses_no_answer(
+    server: Server, data: Path, calm: Calm, tmp_path: Path, how: str
+) -> None:
+    out = tmp_path / "run"
+    args = (str(data), "--out", str(out), *MODES[how])
+    start = Fork(server, tmp_path, f"stop-{how}", *args)
+    start.wait_for_calls(17)
+    start.send(signal.SIGINT)
+    time.sleep(0.02)
+    start.send(signal.SIGINT)
+    assert start.wait() == 1
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["status"] == "unfinished"
+    assert manifest["counts"]["done"] == len(lines(out / "outputs.jsonl"))
+    assert "Traceback" not in start.said()
+
+    last = Fork(server, tmp_path, f"stop-{how}-last", *args)
+    assert last.wait() == 0, last.said()
+
+    assert artefacts(out) == calm.files
+    assert_nothing_asked_twice(server.calls(start.name, last.name), calm, kills=1)
+
+
+def test_second_process_is_refused_and_the_first_goes_on(
+    server: Server, data: Path, calm: Calm, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    first = Fork(server, tmp_path, "first", str(data), "--out", str(out))
+    first.wait_for_calls(1)
+    second = Fork(server, tmp_path, "second", str(data), "--out", str(out))
+    assert second.wait() == 2
+    assert "another process is running in" in second.said()
+    assert first.wait() == 0, first.said()
+    assert artefacts(out) == calm.files
+    assert server.calls("second") == []
+
+
+@pytest.mark.parametrize("how", MODES)
+@pytest.mark.parametrize("room", [30_000, 90_000, 140_000])
+def test_full_disk_ends_with_a_message_and_the_next_start_finishes(
+    server: Server, data: Path, calm: Calm, tmp_path: Path, how: str, room: int
+) -> None:
+    out = tmp_path / "run"
+    args = (str(data), "--out", str(out), *MODES[how])
+    start = Fork(server, tmp_path, f"full-{how}-{room}", *args, file_size=room)
+    assert start.wait() == 1
+    assert "check that there is space" in start.said()
+    assert "the same command goes on from there" in start.said()
+    assert "Traceback" not in start.said()
+    assert not list(out.glob("*.part"))
+
+    last = Fork(server, tmp_path, f"full-{how}-{room}-last", *args)
+    assert last.wait() == 0, last.said()
+
+    assert artefacts(out) == calm.files
+    assert_nothing_asked_twice(server.calls(start.name, last.name), calm, kills=1)
+
+
+def test_two_runs_at_once_share_one_cache(
+    server: Server, data: Path, calm: Calm, tmp_path: Path
+) -> None:
+    starts = [
+        Fork(server, tmp_path, f"shared-{n}", str(data), "--out", str(tmp_path / f"run{n}"))
+        for n in range(2)
+    ]
+    assert [start.wait() for start in starts] == [0, 0], starts[0].said() + starts[1].said()
+    third = Fork(server, tmp_path, "shared-2", str(data), "--out", str(tmp_path / "run2"))
+    assert third.wait() == 0, third.said()
+
+    assert server.calls("shared-2") == []
+    usage = json.loads((tmp_path / "run2" / "manifest.json").read_bytes())["usage"]
+    assert (usage["calls"], usage["cached_calls"]) == (0, len(calm.prompts))
+    assert (usage["prompt_tokens"], usage["cost_usd"]) == (0, 0.0)
+    results = [lines(tmp_path / f"run{n}" / "outputs.jsonl") for n in range(3)]
+    answers = [[line["final_result"] for line in result] for result in results]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_agent_without_a_usable_answer_costs_its_sample_only(
+    server: Server, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.jsonl"
+    write_data(path, 3)
+    with path.open("a") as file:
+        file.write('{"uid": "x", "text": "dead dish was dull", "lang": "en"}\n')
+        file.write("no JSON\n")
+    start = Fork(server, tmp_path, "dead", str(path), "--out", str(tmp_path / "run"))
+    assert start.wait() == 1
+    bad, failed = lines(tmp_path / "run" / "errors.jsonl")
+    assert (bad["line"], bad["uid"], bad["kind"]) == (5, None, "bad_line")
+    assert (failed["uid"], failed["node"], failed["turn"], failed["kind"]) == (
+        "x",
+        "judge",
+        0,
+        "failed",
+    )
+    # Asked once, and once more to repair it.
+    assert failed["attempts"] == 2
+    assert failed["raw"] == "I would rather not say."
+    assert "repair round" in failed["reason"]
+    assert len(lines(tmp_path / "run" / "outputs.jsonl")) == 3

@@ -41,7 +41,19 @@ def test_korean_keys_lose_one_trailing_particle(term, key):
 
 @pytest.mark.parametrize(
     "word",
-    ["종이", "사이", "나이", "고양이", "떡볶이", "디스플레이", "차이", "가을", "휴가", "속도", "불만"],
+    [
+        "종이",
+        "사이",
+        "나이",
+        "고양이",
+        "떡볶이",
+        "디스플레이",
+        "차이",
+        "가을",
+        "휴가",
+        "속도",
+        "불만",
+    ],
 )
 def test_a_syllable_that_is_part_of_the_word_is_no_particle(word):
     assert KO.key(word) == word

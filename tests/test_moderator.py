@@ -122,7 +122,11 @@ def test_each_rule_can_be_switched_off_by_itself(rule):
 
 
 def test_without_any_rule_the_label_is_stage1s():
-    given = {"stage2_ate": agg("negative", 0.9), "validator": ("mixed", 1.0), "debate_label": "neutral"}
+    given = {
+        "stage2_ate": agg("negative", 0.9),
+        "validator": ("mixed", 1.0),
+        "debate_label": "neutral",
+    }
     assert outcome(run("", **given)) == ("positive", 0.8, [])
 
 
@@ -384,9 +388,17 @@ def test_rule_d_has_no_candidate_if_stage2_has_no_atsa():
             "confidence_too_high",
         ),
         ({"stage1_ate": agg("mixed", 0.99), "debate_label": "negative"}, True, None),
-        ({"stage1_ate": agg("positive", 0.1), "debate_label": "positive"}, False, "label_unchanged"),
+        (
+            {"stage1_ate": agg("positive", 0.1), "debate_label": "positive"},
+            False,
+            "label_unchanged",
+        ),
         ({"stage1_ate": agg("mixed", 0.1), "debate_label": "mixed"}, False, "label_unchanged"),
-        ({"stage1_ate": agg("positive", 0.9), "debate_label": "positive"}, False, "label_unchanged"),
+        (
+            {"stage1_ate": agg("positive", 0.9), "debate_label": "positive"},
+            False,
+            "label_unchanged",
+        ),
         ({"stage1_ate": agg("positive", 0.1), "debate_label": None}, False, "inferred_empty"),
         ({"stage1_ate": agg("positive", 0.9), "debate_label": None}, False, "inferred_empty"),
         ({"stage1_ate": agg("positive", 0.1), "debate_held": False}, False, None),
@@ -511,7 +523,11 @@ def test_the_atsa_side_is_absent_if_nothing_is_explicit_and_grounded():
 def test_the_validators_side_reads_its_label_and_defaults_its_confidence():
     answer = ValidatorAnswer.model_validate(validator("IRONY", label="negatve"))
     found = validator_aggregate(answer)
-    assert (found.issues, found.suggested_label, found.confidence) == (("IRONY:mid",), "negative", 0)
+    assert (found.issues, found.suggested_label, found.confidence) == (
+        ("IRONY:mid",),
+        "negative",
+        0,
+    )
     odd = ValidatorAnswer.model_validate(validator(label="odd"))
     assert validator_aggregate(odd).suggested_label is None
 

@@ -147,9 +147,13 @@ SAID_IMPLICIT = felt("positive", 0.6, said_implicit=True)
         ),
         # 11
         pytest.param({"aspect": None}, "add", id="11: an aspect that Stage 1 missed"),
-        pytest.param({"aspect": aspect(TEXT, "가격")}, "add", id="11: an aspect without sentiments"),
         pytest.param(
-            {"aspect": aspect(TEXT, "가격", backfilled())}, "flip", id="11: a backfill is a sentiment"
+            {"aspect": aspect(TEXT, "가격")}, "add", id="11: an aspect without sentiments"
+        ),
+        pytest.param(
+            {"aspect": aspect(TEXT, "가격", backfilled())},
+            "flip",
+            id="11: a backfill is a sentiment",
         ),
         # 12
         pytest.param(
@@ -166,7 +170,9 @@ SAID_IMPLICIT = felt("positive", 0.6, said_implicit=True)
             {"aspect": aspect(TEXT, "가격", felt("negative", 0.69))}, "flip", id="12: too unsure"
         ),
         pytest.param(
-            {"aspect": aspect(TEXT, "가격", felt("positive", 0.99))}, "flip", id="12: other polarity"
+            {"aspect": aspect(TEXT, "가격", felt("positive", 0.99))},
+            "flip",
+            id="12: other polarity",
         ),
         pytest.param(
             {"aspect": aspect(TEXT, "가격", felt("negative", 0.9), felt("negative", 0.8))},
@@ -179,7 +185,11 @@ SAID_IMPLICIT = felt("positive", 0.6, said_implicit=True)
             id="12: not all of several",
         ),
         pytest.param(
-            {"pos_score": 2.3, "neg_score": 0.0, "aspect": aspect(TEXT, "가격", felt("positive", 0.7))},
+            {
+                "pos_score": 2.3,
+                "neg_score": 0.0,
+                "aspect": aspect(TEXT, "가격", felt("positive", 0.7)),
+            },
             "already_confident",
             id="12: the target may be positive",
         ),
@@ -201,10 +211,14 @@ LOUD = {"drop_score": 2.4, "pos_score": 0.0, "neg_score": 0.0, "valid_hints": 0}
         pytest.param({**ALLOWED, **LOUD, "drop_score": 1.6}, "drop", id="equal to min_total"),
         pytest.param({**ALLOWED, **LOUD, "drop_score": 1.5}, "neutral_only", id="too quiet"),
         pytest.param(
-            {**ALLOWED, "drop_score": 2.4, "neg_score": 1.6}, "drop", id="exceeds total by the margin"
+            {**ALLOWED, "drop_score": 2.4, "neg_score": 1.6},
+            "drop",
+            id="exceeds total by the margin",
         ),
         pytest.param(
-            {**ALLOWED, "drop_score": 2.4, "neg_score": 1.7}, "flip", id="below the margin: as usual"
+            {**ALLOWED, "drop_score": 2.4, "neg_score": 1.7},
+            "flip",
+            id="below the margin: as usual",
         ),
         pytest.param(
             {**ALLOWED, **LOUD, "overrides_so_far": 1},
@@ -373,7 +387,9 @@ STRONG = (hint("negative", 2.0),)
         "none at all",
     ],
 )
-def test_the_aspects_own_entry_comes_before_the_sentences_first_span(own, spans, evidence, expected):
+def test_the_aspects_own_entry_comes_before_the_sentences_first_span(
+    own, spans, evidence, expected
+):
     record = weighed(*STRONG, own=own, spans=spans)
     assert (record.evidence, record.verdict) == (evidence, expected)
     assert record.own_evidence == (own[0] if own else None)
@@ -387,7 +403,9 @@ def test_each_l3_risk_holds_an_override_back(type_):
     assert weighed(*STRONG, risks=[Risk(type=type_)]).verdict == "l3_conservative"
 
 
-@pytest.mark.parametrize("type_", ["EVIDENCE_GAP", "SPAN_MISMATCH", "MISSING_SECOND_ASPECT", "OTHER"])
+@pytest.mark.parametrize(
+    "type_", ["EVIDENCE_GAP", "SPAN_MISMATCH", "MISSING_SECOND_ASPECT", "OTHER"]
+)
 def test_other_risks_do_not(type_):
     assert weighed(*STRONG, risks=[Risk(type=type_)]).verdict == "flip"
 
@@ -434,7 +452,9 @@ def correction(**changes: Any) -> Correction:
 )
 def test_an_aspect_counts_as_removed_only_by_an_applied_review(changes, removed):
     on = board(TEXT, POSITIVE_06)
-    assert removed_aspects([correction(**changes)], on) == (frozenset({"가격"}) if removed else set())
+    assert removed_aspects([correction(**changes)], on) == (
+        frozenset({"가격"}) if removed else set()
+    )
 
 
 # Carrying out ------------------------------------------------------------------------------------
@@ -445,7 +465,11 @@ def record(**changes: Any) -> GateRecord:
         "aspect": "가격",
         "verdict": "flip",
         "applied": True,
-        "hints": (hint("negative", 1.0), hint("negative", 1.0), hint("negative", 0.8, speaker="judge")),
+        "hints": (
+            hint("negative", 1.0),
+            hint("negative", 1.0),
+            hint("negative", 0.8, speaker="judge"),
+        ),
         "target": "negative",
         "evidence": "비싸요",
         "own_evidence": None,
@@ -588,7 +612,12 @@ def test_the_verdict_in_a_whole_run(answers, changes, expected):
 @pytest.mark.parametrize(
     ("verdict_", "answers", "changes", "counted"),
     [
-        ("neutral_only", {**SILENT, "judge": judge(drop("가격"))}, {}, {"neutral_only", "low_signal"}),
+        (
+            "neutral_only",
+            {**SILENT, "judge": judge(drop("가격"))},
+            {},
+            {"neutral_only", "low_signal"},
+        ),
         ("low_signal", {"judge": judge(spans=["비싸요"])}, {}, {"low_signal"}),
         ("l3_conservative", {"validator": validator("IRONY")}, {}, {"conflict"}),
         ("already_confident", {"atsa": atsa(("가격", "negative"))}, {"min_target_conf": 0.5}, None),
@@ -710,8 +739,18 @@ def test_thresholds_of_the_shipped_profiles_let_more_and_more_through():
     """One speaker against none: 0.5 is too little for each; with the judge 1.3 is enough for t1."""
     profiles = {
         "t0": {**T0, "l3_conservative": True},
-        "t1": {"min_total": 1.0, "min_margin": 0.5, "min_target_conf": 0.6, "l3_conservative": True},
-        "t2": {"min_total": 0.6, "min_margin": 0.3, "min_target_conf": 0.55, "l3_conservative": False},
+        "t1": {
+            "min_total": 1.0,
+            "min_margin": 0.5,
+            "min_target_conf": 0.6,
+            "l3_conservative": True,
+        },
+        "t2": {
+            "min_total": 0.6,
+            "min_margin": 0.3,
+            "min_target_conf": 0.55,
+            "l3_conservative": False,
+        },
     }
     answers = {**SILENT, "epm": turn(set_polarity("가격", "negative"))}
     seen = {

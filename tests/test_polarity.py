@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from scripted import ate, atsa, atsa_review, decide, felt, judge, said, set_polarity, turn, validator
+from scripted import (
+    ate,
+    atsa,
+    atsa_review,
+    decide,
+    felt,
+    judge,
+    said,
+    set_polarity,
+    turn,
+    validator,
+)
 
 from nodes.polarity import PolarityCounter, aggregate, exact, label_of, read
 from nodes.thresholds import reaches
@@ -40,7 +51,13 @@ def test_a_word_is_exact_repaired_or_invalid(word, expected):
 
 @pytest.mark.parametrize(
     ("word", "expected"),
-    [("mixed", "mixed"), ("MIXED", "mixed"), ("mixd", "mixed"), ("fixes", "mixed"), ("neg", "negative")],
+    [
+        ("mixed", "mixed"),
+        ("MIXED", "mixed"),
+        ("mixd", "mixed"),
+        ("fixes", "mixed"),
+        ("neg", "negative"),
+    ],
 )
 def test_a_sentence_label_may_also_be_mixed(word, expected):
     assert read(word, LABELS).value == expected
@@ -109,7 +126,9 @@ def test_a_run_counts_what_it_repaired_and_left_out_in_every_answer():
         "가격이 비싸요.",
         said(
             ate=ate("가격"),
-            atsa=atsa(("가격", "negativ", "비싸요", 0.9), ("가격", "awful", "비싸요", 0.9)),  # 1 + 1
+            atsa=atsa(
+                ("가격", "negativ", "비싸요", 0.9), ("가격", "awful", "비싸요", 0.9)
+            ),  # 1 + 1
             validator=validator(label="negatve"),  # 1 repaired
             epm=turn(set_polarity("가격", "bad")),  # 1 invalid
             judge=judge(label="mixd", tuples=[("가격", "worse")]),  # 1 repaired, 1 invalid

@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import ScriptedBackend, aspect, ate, board, felt, hint, pipeline, said, without_latency
+from scripted import (
+    ScriptedBackend,
+    aspect,
+    ate,
+    board,
+    felt,
+    hint,
+    pipeline,
+    said,
+    without_latency,
+)
 
 from graph import build, build_switchable
 from graph.build import Graph
@@ -49,7 +59,9 @@ WORDS = (
 )
 BAD_POLARITIES = ("positve", "NEG", "neu", "mixed", "good", "", "pogative", "부정")
 words = st.sampled_from(WORDS) | st.text(max_size=4)
-junk = st.none() | st.booleans() | st.integers(-5, 99) | st.floats() | st.just([]) | st.just({"a": 1})
+junk = (
+    st.none() | st.booleans() | st.integers(-5, 99) | st.floats() | st.just([]) | st.just({"a": 1})
+)
 polarity_words = st.sampled_from((*POLARITIES, *POLARITIES, *BAD_POLARITIES))
 
 
@@ -174,7 +186,7 @@ TOGGLES = ("validator", "stage2", "debate", "debate_override", "moderator")
 toggles = st.fixed_dictionaries({f"enable_{name}": st.booleans() for name in TOGGLES})
 
 
-# Agents that mean well: each says something that the rules can use, so that much happens. ----------
+# Agents that mean well: what they say can be used, so that much happens. ------------------------
 
 aspects_of_text = st.sampled_from(["가격", "맛", "종이", "배터리"])
 polar = st.sampled_from(["positive", "negative"])
@@ -472,7 +484,9 @@ def test_any_subset_of_the_moderators_rules_gives_a_label(spoken, rules):
 
 TEXT = "가격이 비싸요."
 one_hint = st.builds(
-    hint, st.sampled_from(["positive", "negative", "neutral", None]), st.sampled_from([0.5, 0.8, 1.0])
+    hint,
+    st.sampled_from(["positive", "negative", "neutral", None]),
+    st.sampled_from([0.5, 0.8, 1.0]),
 )
 one_sentiment = st.builds(felt, st.sampled_from(POLARITIES), st.sampled_from([0.3, 0.7, 0.9]))
 
@@ -527,6 +541,10 @@ def test_a_lone_surrogate_in_an_answer_does_not_end_the_run(node):
     spoken = said(ate=ate("가격"))
     key = next(iter(spoken[node]))
     bad = json.loads('"\\ud800"')
-    spoken[node] = {**spoken[node], key: [{"op": bad, "action": bad}], "unresolved_conflicts": [bad]}
+    spoken[node] = {
+        **spoken[node],
+        key: [{"op": bad, "action": bad}],
+        "unresolved_conflicts": [bad],
+    }
     out = run(TEXT, spoken)
     assert FinalOutput.model_validate_json(out.model_dump_json()).text == TEXT

@@ -380,9 +380,8 @@ class OpenAIBackend:
     # What is known about roles and servers.
 
     def _role(self, question: Ask) -> _Role:
-        own, common = self._settings.roles.get(question.node), self._settings
-        model = (own and own.model) or common.model
-        if model is None:
+        asked = self._settings.role(question.node)
+        if asked.model is None:
             raise BackendError(
                 f"{question.node}: no model is set; set backend.model or "
                 f"backend.roles.{question.node}.model",
@@ -390,14 +389,14 @@ class OpenAIBackend:
                 turn=question.turn,
                 attempts=0,
             )
-        base_url = (own and own.base_url) or common.base_url
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        temperature, seed = common.temperature, common.seed
-        if own and own.temperature is not None:
-            temperature = own.temperature
-        if own and own.seed is not None:
-            seed = own.seed
-        return _Role(model, base_url.rstrip("/"), temperature, seed)
+        assert asked.temperature is not None and asked.seed is not None, "the backend has both"
+        temperature = asked.temperature if question.temperature is None else question.temperature
+        return _Role(
+            asked.model,
+            (asked.base_url or OPENAI_URL).rstrip("/"),
+            temperature,
+            asked.seed + question.seed_offset,
+        )
 
     def _dialect(self, role: _Role) -> _Dialect:
         with self._lock:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, complain, console, print_json, print_text
+from absa.cli.options import (
+    ConfigOption,
+    SetOption,
+    UsageError,
+    complain,
+    console,
+    print_json,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from absa.runs import RunReport
@@ -43,14 +51,22 @@ def replay(
     """Replay and say how it ended."""
     from absa.cli.progress import RunProgress
     from absa.config import parse_override
+    from absa.runs import RunError, RunMismatch
+    from absa.runs.engine import RunBusy
     from absa.runs.replay import Recorded, replay_settings
     from absa.runs.replay import replay as replay_run
 
     recorded = Recorded.read(directory)
     changes = dict(parse_override(text) for text in sets or ())
     settings = replay_settings(recorded, config, changes)
-    with RunProgress(console(stderr=True)) as show:
-        report = asyncio.run(replay_run(recorded, out, settings, on_progress=show))
+    try:
+        with RunProgress(console(stderr=True)) as show:
+            report = asyncio.run(replay_run(recorded, out, settings, on_progress=show))
+    except (RunMismatch, RunBusy) as error:
+        raise UsageError(str(error)) from error
+    except RunError as error:
+        complain(str(error))
+        raise typer.Exit(1) from error
     _show(report, recorded.failed, as_json=as_json)
     raise typer.Exit(report.exit_code)
 

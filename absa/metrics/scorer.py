@@ -6,14 +6,15 @@
 | `pair`    | aspect, polarity                              |
 | `triplet` | aspect, polarity, opinion                     |
 
-| matching  | two aspects (and opinions) agree if                                               |
-|-----------|-----------------------------------------------------------------------------------|
-| `strict`  | their keys are equal                                                              |
-| `relaxed` | their keys are equal or their spans overlap by at least half of their union; one to one |
-| `span`    | they stand at exactly the same place, as in SemEval 2014 and ASTE                  |
+| matching  | two aspects (and opinions) agree if                                             |
+|-----------|---------------------------------------------------------------------------------|
+| `strict`  | their keys are equal                                                            |
+| `relaxed` | their keys are equal, or their spans overlap by at least half of their union    |
+| `span`    | they stand at exactly the same place, as in SemEval 2014 and ASTE               |
 
-A unit counts once per sample. Tuples without a term are matched by category and counted apart;
-one that matches nothing is a prediction like any other, and a false one.
+Relaxed matches are one to one, as many as can be. A unit counts once per sample. Tuples without a
+term are matched by category and counted apart; one that matches nothing is a prediction like any
+other, and a false one.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
         stray = len(apart_said) - both
         for matching in MATCHINGS:
             said, true = _units(predicted, level, matching), _units(gold, level, matching)
-            right = len(matches(said, true, matching))
+            right = len(matches(said, true, level, matching))
             result.found[level, matching] = Found(right, len(said) + stray, len(true))
     for matching in MATCHINGS:
         result.polarity[matching] = _polarities(predicted, gold, matching)
@@ -158,7 +159,9 @@ def pairs(tuples: Iterable[AbsaTuple]) -> frozenset[Hashable]:
     )
 
 
-def matches(said: Units, true: Units, matching: Matching) -> list[tuple[Hashable, Hashable]]:
+def matches(
+    said: Units, true: Units, level: Level, matching: Matching
+) -> list[tuple[Hashable, Hashable]]:
     """Which predicted unit is which gold unit: one to one, as many as can be."""
     same = [unit for unit in said if unit in true]
     if matching != "relaxed" or len(same) in (len(said), len(true)):
@@ -167,10 +170,7 @@ def matches(said: Units, true: Units, matching: Matching) -> list[tuple[Hashable
     # An equal unit is worth a little more than a near one, all of that less than one match more.
     bonus = 1 / (1 + min(len(rows), len(columns)))
     worth = np.array(
-        [
-            [(1 + bonus * (r == c)) * (r == c or _near(said[r], true[c])) for c in columns]
-            for r in rows
-        ]
+        [[(1 + bonus * (r == c)) * _near(said[r], true[c], level) for c in columns] for r in rows]
     )
     chosen = zip(*linear_sum_assignment(worth, maximize=True), strict=True)
     return [(rows[r], columns[c]) for r, c in chosen if worth[r, c]]
@@ -205,13 +205,23 @@ def _rest(level: Level, polarity: str, opinion: Hashable) -> tuple[Hashable, ...
     return {"aspect": (), "pair": (polarity,), "triplet": (polarity, opinion)}[level]
 
 
-def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple]) -> bool:
-    """Whether two units differ in nothing but how far their words reach."""
+def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) -> bool:
+    """Whether two units are equal, or differ in nothing but how far their words reach."""
+    return any(
+        (a.key == b.key or _overlaps(a.span, b.span))
+        and (level == "aspect" or a.polarity == b.polarity)
+        and (
+            level != "triplet"
+            or a.opinion == b.opinion
+            or _overlaps(a.opinion_span, b.opinion_span)
+        )
+        for a in said
+        for b in true
+    )
 
-    def close(a: Place | None, b: Place | None) -> bool:
-        return a is not None and b is not None and reaches(overlap(a, b), MIN_OVERLAP)
 
-    return any(close(a.span, b.span) or a.key == b.key for a in said for b in true)
+def _overlaps(one: Place | None, other: Place | None) -> bool:
+    return one is not None and other is not None and reaches(overlap(one, other), MIN_OVERLAP)
 
 
 def _polarities(
@@ -220,6 +230,6 @@ def _polarities(
     """The polarities of the aspects that were found."""
     classes = Classes()
     said, true = _units(predicted, "aspect", matching), _units(gold, "aspect", matching)
-    for mine, theirs in matches(said, true, matching):
+    for mine, theirs in matches(said, true, "aspect", matching):
         classes.add((t.polarity for t in said[mine]), (t.polarity for t in true[theirs]))
     return classes

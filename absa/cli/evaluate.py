@@ -1,0 +1,341 @@
+"""`absa evaluate`: a run against its gold, and what its debate did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from absa.cli.options import UsageError, complain, console, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+HELP = """Score a run against its gold and say what the debate did to it.
+
+Writes metrics.json and structural_metrics.csv into DIR. Without gold there are process metrics
+only. What each number means: docs/metrics.md."""
+EPILOG = "Example: absa evaluate runs/first"
+
+Metrics = Mapping[str, Any]
+_BREAKDOWN = {
+    "aspects": {
+        "explicit": "aspects explicit",
+        "implicit": "some implicit",
+        "none": "no aspect",
+    },
+    "polarities": {"conflict": "conflict", "no_conflict": "no conflict"},
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("evaluate", help=HELP, epilog=EPILOG)(evaluate)
+
+
+def evaluate(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json.")] = False,
+) -> None:
+    """Evaluate, write the files and print what they say."""
+    from absa.metrics import GoldError, write
+    from absa.metrics import evaluate as evaluate_run
+    from absa.runs import RunError
+
+    try:
+        with console(stderr=True).status("evaluating…"):
+            metrics = evaluate_run(directory)
+            write(directory, metrics)
+    except RunError as error:
+        raise UsageError(str(error)) from error
+    except GoldError as error:
+        complain(str(error))
+        raise typer.Exit(1) from error
+    if as_json:
+        print_json(json.dumps(metrics, ensure_ascii=False, indent=2))
+    else:
+        show(metrics, directory)
+
+
+def show(metrics: Metrics, directory: Path) -> None:
+    """Print the headline, then everything by tables."""
+    from rich.text import Text
+
+    from absa.show import printable
+
+    out = console()
+    gold = metrics["gold"]
+    out.print(
+        Text(
+            f"{printable(str(directory))}: {metrics['process']['samples']:,} outputs, "
+            f"{gold['scored']:,} scored against gold (scorer {metrics['scorer_version']})"
+        )
+    )
+    out.print()
+    quality = metrics["quality"]
+    if quality is None:
+        out.print(Text("no gold: process metrics only", "bold yellow"))
+    elif quality["changes"] is not None:
+        out.print(_headline(metrics))
+        for line in _gains(quality):
+            out.print(line)
+    for line in _alerts(metrics):
+        out.print(line)
+    if quality is not None:
+        _section("Quality", _quality_table(quality))
+        if quality["changes"] is not None:
+            _section("What became of the samples", _changes_table(quality["changes"]))
+            _section("Breakdown", _breakdown_table(quality["breakdown"]))
+    if "per_seed" in metrics:
+        _section("Seeds", _seeds_table(metrics))
+    _section("Process", _process_table(metrics["process"]))
+    _section("Cost", _cost_table(metrics["cost"]))
+    out.print()
+    out.print(Text(f"written: metrics.json, structural_metrics.csv in {directory}", "dim"))
+
+
+def _section(title: str, table: Table) -> None:
+    from rich.text import Text
+
+    out = console()
+    out.print()
+    out.print(Text(title, "bold"))
+    out.print(table)
+
+
+def _table(*columns: str) -> Table:
+    """A table whose first column is text and the others numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column(columns[0], overflow="fold")
+    for name in columns[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+# The headline ------------------------------------------------------------------------------------
+
+
+def _headline(metrics: Metrics) -> Table:
+    table = _table("(aspect, polarity) F1, %", "Stage 1", "final", "difference")
+    means = metrics.get("mean_over_seeds")
+    for matching in ("strict", "relaxed"):
+        values = []
+        for stage in ("stage1", "final"):
+            name = f"quality.{stage}.pair.{matching}.f1"
+            pair = metrics["quality"][stage]["pair"]
+            values.append(means[name]["mean"] if means else pair[matching]["f1"]["rate"])
+        title = f"{matching}, mean of {len(metrics['seeds'])} seeds" if means else matching
+        table.add_row(title, *map(_percent, values), _difference(*values))
+    return table
+
+
+def _gains(quality: Metrics) -> Iterator[Text]:
+    from rich.text import Text
+
+    for matching in ("strict", "relaxed"):
+        became = quality["changes"][matching]
+        gain = became["net_gain"]
+        low, high = gain["interval95"]["low"], gain["interval95"]["high"]
+        style, verdict = "yellow", "includes zero: no gain shown"
+        if not became["fix"]["numerator"] and not became["break"]["numerator"]:
+            verdict = "no sample became right or wrong"
+        elif low > 0:
+            style, verdict = "green", "above zero"
+        elif high < 0:
+            style, verdict = "red", "below zero"
+        yield Text.assemble(
+            (f"net gain, {matching}: ", "bold"),
+            f"{gain['value']:+d} of {gain['samples']:,} samples "
+            f"(fix {became['fix']['numerator']}, break {became['break']['numerator']}), "
+            f"95 % interval {low:+.0f} to {high:+.0f}, ",
+            (verdict, style),
+        )
+
+
+def _alerts(metrics: Metrics) -> Iterator[Text]:
+    from rich.text import Text
+
+    quality = metrics["quality"] or {}
+    for level, sign in quality.get("sign", {}).items():
+        if sign["disagree"]:
+            yield Text.assemble(
+                ("careful ", "bold yellow"),
+                f"strict and relaxed scoring disagree about the {level} F1: "
+                f"{_points(sign['strict_difference'])} and {_points(sign['relaxed_difference'])}",
+            )
+    for warning in metrics["warnings"]:
+        style = "bold red" if warning["severity"] == "high" else "bold yellow"
+        yield Text.assemble(
+            (f"warning ({warning['severity']}) ", style),
+            f"{warning['metric']} is {warning['value']:.2f} (limit {warning['threshold']}): "
+            f"{warning['tip']}",
+        )
+    if dead := metrics["dead_gates"]:
+        named = ", ".join(f"{gate['gate']} ({gate['reached']:,})" for gate in dead)
+        yield Text.assemble(("never fired (times reached): ", "bold"), named)
+    for note in metrics["notes"]:
+        yield Text.assemble(("note ", "bold"), note)
+
+
+# The tables --------------------------------------------------------------------------------------
+
+
+def _quality_table(quality: Metrics) -> Table:
+    table = _table("%", "Stage 1", "final", "difference", "final P", "final R", "gold")
+    stages = (quality["stage1"], quality["final"])
+    for level in ("aspect", "pair", "triplet"):
+        if stages[1][level] is None:
+            continue
+        for matching in ("strict", "relaxed", "span"):
+            one, two = (stage[level][matching] for stage in stages)
+            table.add_row(
+                f"{level} F1, {matching}",
+                *_before_after(one["f1"]["rate"], two["f1"]["rate"]),
+                _percent(two["precision"]["rate"]),
+                _percent(two["recall"]["rate"]),
+                f"{two['recall']['denominator']:,}",
+            )
+    if stages[1]["implicit"] is not None:
+        one, two = (stage["implicit"]["pair"]["recall"] for stage in stages)
+        shown = _before_after(one["rate"], two["rate"])
+        table.add_row("implicit, recall", *shown, "", "", f"{two['denominator']:,}")
+    rows: list[tuple[str, Any, Any]] = []
+    if stages[1]["polarity_of_matched"] is not None:
+        one, two = (stage["polarity_of_matched"]["strict"] for stage in stages)
+        rows.append(("polarity", one, two))
+    if stages[1]["label"] is not None:
+        rows.append(("label", stages[0]["label"], stages[1]["label"]))
+    for title, one, two in rows:
+        accuracy = _before_after(one["accuracy"]["rate"], two["accuracy"]["rate"])
+        counted = f"{two['accuracy']['denominator']:,}"
+        table.add_row(f"{title} accuracy", *accuracy, "", "", counted)
+        macro = _before_after(one["macro_f1"], two["macro_f1"])
+        table.add_row(f"{title} macro-F1", *macro, "", "", counted)
+    if source := quality["label_source"]:
+        named = ", ".join(f"{number:,} {name}" for name, number in source.items())
+        table.caption = f"gold labels: {named}"
+        table.caption_justify = "left"
+    return table
+
+
+def _changes_table(changes: Metrics) -> Table:
+    names = ("fix", "break", "keep", "still_wrong")
+    table = _table("", *(name.replace("_", " ") for name in names), "net gain", "of")
+    for kind, became in changes.items():
+        title = "tuples, strict" if kind == "tuples" else f"samples, {kind}"
+        gain = became["net_gain"]
+        net = gain["numerator"] if kind == "tuples" else gain["value"]
+        counts = [f"{became[name]['numerator']:,}" for name in names]
+        table.add_row(title, *counts, f"{net:+,}", f"{became['fix']['denominator']:,}")
+    return table
+
+
+def _breakdown_table(breakdown: Metrics) -> Table:
+    table = _table("sentences", "number", "pair F1", "final", "+/-", "exact", "final", "net gain")
+    for kind, groups in breakdown.items():
+        for name, group in groups.items():
+            if kind == "polarities" and name == "no_conflict":
+                continue
+            title = _BREAKDOWN.get(kind, {}).get(name, f"{kind} {name}")
+            stages = ("stage1", "final")
+            scored = group["gold_terms"] > 0
+            f1 = [group[s]["pair"]["strict"]["f1"]["rate"] if scored else None for s in stages]
+            exact = [_percent(group["exact_match"][s]["strict"]["rate"]) for s in stages]
+            net = f"{group['changes']['strict']['net_gain']['value']:+d}"
+            number = f"{group['samples']:,}"
+            table.add_row(title, number, *_before_after(*f1), *exact, net)
+    table.caption = "strict; exact: all tuples of the sentence right; left Stage 1, right final"
+    table.caption_justify = "left"
+    return table
+
+
+def _seeds_table(metrics: Metrics) -> Table:
+    table = _table("seed", "pair F1: Stage 1", "final", "difference", "net gain", "adopted")
+    for seed, part in metrics["per_seed"].items():
+        quality = part["quality"]
+        scored = quality is not None and quality["changes"] is not None
+        values: list[float | None] = [None, None]
+        net = "–"
+        if scored:
+            values = [quality[s]["pair"]["strict"]["f1"]["rate"] for s in ("stage1", "final")]
+            net = f"{quality['changes']['strict']['net_gain']['value']:+d}"
+        adopted = _percent(part["process"]["adoption_rate"]["rate"])
+        table.add_row(seed, *_before_after(*values), net, adopted)
+    return table
+
+
+def _process_table(process: Metrics) -> Table:
+    table = _table("", "number", "of", "rate")
+    for name, found in _rates(process):
+        # What was never counted says nothing; it stands in metrics.json as vacuous.
+        if found["denominator"] and (found["numerator"] or "." not in name):
+            value = found["rate"]
+            each = name.endswith("_per_sample")
+            shown = f"{value:.2f}" if each else f"{_percent(value)} %"
+            counts = (f"{found['numerator']:,}", f"{found['denominator']:,}")
+            table.add_row(name.removesuffix("_rate"), *counts, shown)
+    return table
+
+
+def _rates(process: Metrics) -> Iterator[tuple[str, Metrics]]:
+    from absa.metrics.evaluation import flat
+
+    for name, found in flat(process):
+        if isinstance(found, Mapping):
+            yield name, found
+
+
+def _cost_table(cost: Metrics) -> Table:
+    table = _table("node", "calls", "cached", "retries", "tokens", "output", "ms", "ms each")
+    table.columns[0].no_wrap = True
+    rows = {**cost["per_node"], "all": cost}
+    for node, spent in rows.items():
+        table.add_row(
+            node,
+            *(f"{spent[name]:,}" for name in ("calls", "cached_calls", "retries")),
+            *(f"{spent[name]:,}" for name in ("prompt_tokens", "completion_tokens")),
+            f"{spent['latency_ms']:,.0f}",
+            f"{spent['latency_ms'] / spent['calls']:,.1f}" if spent["calls"] else "–",
+        )
+    each = cost["per_sample"]
+    waited = each["critical_path_ms"]
+    table.caption = (
+        f"a sample waits {waited:,.1f} ms for {cost['longest_chain_of_calls']} calls in a row; "
+        f"cost {_dollars(cost['cost_usd'])}, {_dollars(each['cost_usd'])} a sample"
+        if waited is not None
+        else "no samples"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+# Numbers -----------------------------------------------------------------------------------------
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _difference(one: float | None, two: float | None) -> str:
+    return "–" if one is None or two is None else _points(two - one)
+
+
+def _before_after(one: float | None, two: float | None) -> tuple[str, str, str]:
+    return _percent(one), _percent(two), _difference(one, two)
+
+
+def _dollars(value: float | None) -> str:
+    return "unknown" if value is None else f"${value:,.4f}"

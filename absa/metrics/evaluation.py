@@ -1,0 +1,296 @@
+"""`evaluate`: a finished run directory in numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from absa.metrics.alarms import alarms
+from absa.metrics.cost import CostTally
+from absa.metrics.gates import GateTally
+from absa.metrics.process import ProcessTally
+from absa.metrics.quality import BOOTSTRAP_SEED, RESAMPLES, Quality, score_sample, scores_itself
+from absa.metrics.scorer import SCORER_VERSION
+from absa.runs.artefacts import OUTPUTS, SCORECARDS, write_json, write_lines
+from absa.runs.engine import MANIFEST, RunError
+from schemas.output import FinalOutput
+from schemas.sample import GoldAspect
+from schemas.settings import PipelineSettings, Settings
+
+METRICS = "metrics.json"
+TABLE = "structural_metrics.csv"
+_SHOWN = 5
+T = TypeVar("T")
+
+
+class GoldError(RuntimeError):
+    """The gold, taken as a prediction, does not get full marks: no score could be trusted."""
+
+    def __init__(self, uids: list[str]) -> None:
+        """Name the samples."""
+        self.uids = uids
+        more = f" and {len(uids) - _SHOWN} more" if len(uids) > _SHOWN else ""
+        super().__init__(
+            f"the gold of {len(uids)} samples does not score 1.0 against itself, so nothing was "
+            f"scored: {', '.join(uids[:_SHOWN])}{more}"
+        )
+
+
+@dataclass
+class Part:
+    """The sums over some samples: those of one seed, or all."""
+
+    pipeline: PipelineSettings
+    quality: Quality = field(default_factory=Quality)
+    process: ProcessTally = field(default_factory=ProcessTally)
+    cost: CostTally = field(default_factory=CostTally)
+    gold: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.gates = GateTally(self.pipeline)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        quality, process = self.quality.summary(), self.process.summary()
+        return {
+            "gold": {name: self.gold[name] for name in ("scored", "incomplete", "none")},
+            "quality": quality,
+            "process": process,
+            "cost": self.cost.summary(),
+            "gates": self.gates.summary(),
+            "dead_gates": self.gates.dead(),
+            "vacuous_metrics": [
+                name
+                for name, value in flat({"quality": quality, "process": process})
+                if isinstance(value, Mapping) and value["rate"] is None
+            ],
+            "warnings": alarms(process),
+            "notes": self._notes(),
+        }
+
+    def _notes(self) -> list[str]:
+        notes = self.quality.notes()
+        if not self.gold["scored"]:
+            notes.append("no sample has gold that can be scored: process metrics only")
+        elif self.gold["none"]:
+            notes.append(f"{self.gold['none']} samples have no gold and are not scored")
+        if self.gold["incomplete"]:
+            notes.append(
+                f"{self.gold['incomplete']} samples have gold known to be incomplete "
+                "and are not scored"
+            )
+        return notes
+
+
+def evaluate(directory: Path | str) -> dict[str, Any]:
+    """The metrics of a run directory. Reads one sample at a time and writes nothing.
+
+    Raises:
+        RunError: There is no run, or its files do not fit together.
+        GoldError: The gold does not score 1.0 against itself.
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    pipeline = _settings(directory, manifest)
+    everything, seeds = Part(pipeline), dict[int, Part]()
+    unsound: dict[str, None] = {}
+    for output, card in records(directory):
+        part = seeds.setdefault(card["seed"], Part(pipeline))
+        _add(output, card, (everything, part), unsound)
+    if unsound:
+        raise GoldError(list(unsound))
+    counts = manifest.get("counts", {})
+    metrics: dict[str, Any] = {
+        "scorer_version": SCORER_VERSION,
+        "run": {
+            "run_id": manifest.get("run_id"),
+            "status": manifest.get("status"),
+            "protocol": pipeline.protocol,
+            "counts": counts,
+        },
+        "bootstrap": {"resamples": RESAMPLES, "seed": BOOTSTRAP_SEED, "interval": 0.95},
+        "seeds": sorted(seeds),
+        **everything.summary(),
+    }
+    metrics["notes"] = [*_run_notes(manifest), *metrics["notes"]]
+    if len(seeds) > 1:
+        metrics["per_seed"] = {str(seed): seeds[seed].summary() for seed in sorted(seeds)}
+        metrics["mean_over_seeds"] = means(metrics["per_seed"])
+    return metrics
+
+
+def write(directory: Path | str, metrics: Mapping[str, Any]) -> None:
+    """Write `metrics.json` and `structural_metrics.csv` into the run directory, each whole."""
+    directory = Path(directory)
+    write_json(directory / METRICS, dict(metrics))
+    write_lines(directory / TABLE, table(metrics))
+
+
+def _add(
+    output: FinalOutput,
+    card: Mapping[str, Any],
+    parts: tuple[Part, Part],
+    unsound: dict[str, None],
+) -> None:
+    gold = card["gold"]
+    aspects = _gold_aspects(gold, output.uid)
+    state = "none" if gold is None else "incomplete" if gold["incomplete"] else "scored"
+    sample = None
+    if state == "scored":
+        if aspects is not None and not scores_itself(output, aspects):
+            unsound[output.uid] = None
+        sample = score_sample(output, aspects, gold["label"], card["domain"])
+    for part in parts:
+        part.gold[state] += 1
+        part.process.add(card)
+        part.gates.add(card)
+        part.cost.add(output.process_trace)
+        if sample is not None:
+            part.quality.add(sample)
+
+
+def _gold_aspects(gold: Mapping[str, Any] | None, uid: str) -> tuple[GoldAspect, ...] | None:
+    if gold is None or gold["aspects"] is None:
+        return None
+    try:
+        return tuple(GoldAspect.model_validate(a) for a in gold["aspects"])
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise RunError(f"{SCORECARDS}: the gold of {uid} cannot be read: {what}") from error
+
+
+# The files of a run ------------------------------------------------------------------------------
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """What a run directory says about itself."""
+    if not directory.is_dir():
+        raise RunError(f"{directory}: there is no such directory")
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise RunError(f"{directory} is no run directory: it has no {MANIFEST}")
+    return _read_json(path, path.read_text(encoding="utf-8"), 0)
+
+
+def _settings(directory: Path, manifest: Mapping[str, Any]) -> PipelineSettings:
+    try:
+        return Settings.model_validate(manifest.get("settings")).pipeline
+    except ValidationError as error:
+        raise RunError(
+            f"{directory / MANIFEST}: its settings cannot be read: {error.errors()[0]['msg']}"
+        ) from error
+
+
+def records(directory: Path) -> Iterator[tuple[FinalOutput, dict[str, Any]]]:
+    """The outputs with their scorecards, one sample after the other."""
+    outputs = _lines(directory / OUTPUTS, _read_output)
+    cards = _lines(directory / SCORECARDS, _read_json)
+    try:
+        for output, card in zip(outputs, cards, strict=True):
+            if output.uid != card.get("uid"):
+                raise RunError(
+                    f"{directory}: {OUTPUTS} has {output.uid!r} where {SCORECARDS} has "
+                    f"{card.get('uid')!r}: see absa verify"
+                )
+            yield output, card
+    except ValueError as error:
+        raise RunError(
+            f"{directory}: {OUTPUTS} and {SCORECARDS} are not of equal length: see absa verify"
+        ) from error
+
+
+def _lines(path: Path, read: Callable[[Path, str, int], T]) -> Iterator[T]:
+    if not path.is_file():
+        raise RunError(f"{path.parent} has no {path.name}: start the run again to finish it")
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            yield read(path, line, number)
+
+
+def _read_output(path: Path, line: str, number: int) -> FinalOutput:
+    try:
+        return FinalOutput.model_validate_json(line)
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise RunError(f"{path}:{number}: not an output ({what}): see absa verify") from error
+
+
+def _read_json(path: Path, line: str, number: int) -> dict[str, Any]:
+    where = f"{path}:{number}" if number else str(path)
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{where}: not valid JSON: see absa verify") from error
+    if not isinstance(found, dict):
+        raise RunError(f"{where}: not a JSON object: see absa verify")
+    return found
+
+
+def _run_notes(manifest: Mapping[str, Any]) -> Iterator[str]:
+    counts = manifest.get("counts", {})
+    if manifest.get("status") != "finished":
+        yield f"the run is unfinished: {counts.get('done')} of {counts.get('samples')} samples"
+    if counts.get("failed"):
+        yield f"{counts['failed']} samples failed: they are in no score"
+
+
+# Flat views --------------------------------------------------------------------------------------
+
+
+def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """All rates and numbers of nested metrics, by dotted name. Lists and texts are left out."""
+    for name, inner in value.items():
+        here = f"{path}.{name}" if path else name
+        if isinstance(inner, Mapping):
+            if inner.keys() == {"numerator", "denominator", "rate"}:
+                yield here, inner
+            else:
+                yield from flat(inner, here)
+        elif isinstance(inner, int | float) and not isinstance(inner, bool):
+            yield here, inner
+
+
+def means(per_seed: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Mean and standard deviation over seeds of every number that all of them have."""
+    values: dict[str, list[float]] = {}
+    for part in per_seed.values():
+        for name, found in flat({k: part[k] for k in ("quality", "process", "cost") if part[k]}):
+            number = found["rate"] if isinstance(found, Mapping) else found
+            if number is not None:
+                values.setdefault(name, []).append(float(number))
+    return {
+        name: {"mean": fmean(v), "sd": stdev(v), "min": min(v), "max": max(v)}
+        for name, v in values.items()
+        if len(v) == len(per_seed)
+    }
+
+
+def table(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of the CSV: one per metric and seed, and their means."""
+    yield _csv_line("metric", "seed", "numerator", "denominator", "value")
+    seeds = metrics["seeds"]
+    parts = metrics.get("per_seed") or {str(seeds[0]) if seeds else "": metrics}
+    for seed, part in parts.items():
+        for name, found in flat({k: part[k] for k in ("quality", "process", "cost") if part[k]}):
+            if isinstance(found, Mapping):
+                value = found["rate"]
+                yield _csv_line(name, seed, found["numerator"], found["denominator"], value)
+            else:
+                yield _csv_line(name, seed, "", "", found)
+    for name, mean in metrics.get("mean_over_seeds", {}).items():
+        yield _csv_line(name, "mean", "", "", mean["mean"])
+
+
+def _csv_line(*cells: Any) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    return line.getvalue()

@@ -1,0 +1,122 @@
+"""Dead gates: verdicts and rules that had their chance and never fired.
+
+*Reached* means that the condition was evaluated, as the records show:
+
+| gate              | reached by                                                                  |
+|-------------------|-----------------------------------------------------------------------------|
+| override gate     | an aspect whose verdict stands at or after the condition in the gate's table |
+| adoption, refusal | a Stage 2 that got as far: it had changes; it was a candidate                |
+| adoption, reason  | an adopted Stage 2 whose reason stands at or after it in the table           |
+| Moderator's rules | a sample whose rules ran so far: RuleZ always, the others unless it stopped  |
+| drop guard        | a sample on which RuleB acted                                               |
+| corrections       | a correction of that kind that somebody asked for; fired if it was applied   |
+
+A condition that the settings switch off is not reached.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from absa.metrics.process import Card
+from nodes.override_gate import CONDITIONS
+from schemas.settings import PipelineSettings
+
+_ORDER = ("correction", "override_gate", "adopt", "moderator")
+ADOPTED_FOR = ("risk_resolved", "debate_action", "grounding_improved", "review_applied")
+
+
+@dataclass
+class GateTally:
+    """How often each gate was reached, and how often it fired."""
+
+    pipeline: PipelineSettings
+    reached: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+
+    def add(self, card: Card) -> None:
+        """Count one scorecard."""
+        for verdict in card["override"]["verdicts"]:
+            self._add_verdict(verdict)
+        if card["adoption"]["stage2_executed"]:
+            self._add_adoption(card)
+        if card["moderator"]["ran"]:
+            self._add_moderator(card)
+        for correction in card["corrections"]:
+            if correction["source"] != "debate_override":
+                name = f"{correction['source']}.{correction['proposal_type']}"
+                self._count(f"correction.{name}", fired=correction["applied"])
+
+    def summary(self) -> list[dict[str, Any]]:
+        """All gates that were reached."""
+        return [
+            {"gate": gate, "reached": reached, "fired": self.fired[gate]}
+            for gate, reached in sorted(self.reached.items(), key=lambda g: _place(g[0]))
+        ]
+
+    def dead(self) -> list[dict[str, Any]]:
+        """Those that never fired."""
+        return [gate for gate in self.summary() if not gate["fired"]]
+
+    def _count(self, gate: str, *, fired: bool) -> None:
+        self.reached[gate] += 1
+        self.fired[gate] += fired
+
+    def _add_verdict(self, verdict: str) -> None:
+        order = conditions(self.pipeline)
+        for name in dict.fromkeys(order[: order.index(verdict) + 1] if verdict in order else ()):
+            self._count(f"override_gate.{name}", fired=name == verdict)
+
+    def _add_adoption(self, card: Card) -> None:
+        adoption, guarded = card["adoption"], card["moderator"]["drop_guard"]
+        reason = adoption["reason"]
+        candidate = adoption["ev_score"] is not None
+        blocked = reason == "conflict_blocked"
+        if candidate or blocked:
+            self._count("adopt.conflict_blocked", fired=blocked)
+        if candidate:
+            self._count("adopt.ev_below_threshold", fired=reason == "ev_below_threshold")
+        # The drop guard takes an adoption back and puts its own reason in the place of the first.
+        if adoption["decision"] == "adopted" and not guarded and reason in ADOPTED_FOR:
+            for name in ADOPTED_FOR[: ADOPTED_FOR.index(reason) + 1]:
+                self._count(f"adopt.{name}", fired=name == reason)
+
+    def _add_moderator(self, card: Card) -> None:
+        moderator = card["moderator"]
+        applied = moderator["applied_rules"]
+        stopped = "RuleZ" in applied
+        for letter in self.pipeline.moderator.rules:
+            rule = f"Rule{letter}"
+            if rule == "RuleE" and not card["debate"]["held"]:
+                continue
+            if rule == "RuleZ" or not stopped:
+                self._count(f"moderator.{rule}", fired=rule in applied)
+        if "RuleB" in applied:
+            self._count("moderator.drop_guard", fired=moderator["drop_guard"])
+
+
+def conditions(pipeline: PipelineSettings) -> Sequence[str]:
+    """The gate's conditions that are in force, in their order.
+
+    With `allow_drop` there are two places for `l3_conservative`. The record does not say which one
+    spoke, so the first is taken: no condition counts as reached that may not have been.
+    """
+    settings = pipeline.debate_override
+    off = set()
+    if not settings.l3_conservative:
+        off.add("l3_conservative")
+    if pipeline.memory.condition == "off":
+        off.add("contradictory_memory")
+    names = [name for name, _ in CONDITIONS if name not in off]
+    if not settings.allow_drop:
+        at = names.index("drop")
+        names = [*(n for n in names[:at] if n != "l3_conservative"), *names[at + 1 :]]
+    return names
+
+
+def _place(gate: str) -> int:
+    """Where in the graph a gate stands; those of one node stay in their order."""
+    return _ORDER.index(gate.partition(".")[0])

@@ -1,0 +1,146 @@
+"""Process metrics: what the debate, the gate and the rules did, from the scorecards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from absa.scorecard import rate
+
+Card = Mapping[str, Any]
+WHY_IGNORED = (
+    "target_not_found",
+    "neutral_flip",
+    "blocked_at_adoption",
+    "no_proposal",
+    "no_change",
+)
+MAPPINGS = ("direct", "fallback", "none")
+FAILS = ("no_aspects", "no_match", "neutral_stance", "fallback_used")
+RULE_E_BLOCKS = ("inferred_empty", "label_unchanged", "confidence_too_high")
+RULES = tuple(f"Rule{name}" for name in "ZBMCADE")
+# `skipped_neutral_only` is counted in `skipped_low_signal` as well, and the reasons in
+# `skip_reasons` make up `skipped_conflict`.
+_OUTCOMES = (
+    "applied",
+    "skipped_low_signal",
+    "skipped_conflict",
+    "skipped_already_confident",
+    "skipped_max_one_override_per_sample",
+    "skipped_no_evidence_span",
+    "skipped_evidence_span_not_in_text",
+    "skipped_evidence_span_missing_trigger",
+)
+
+
+@dataclass
+class ProcessTally:
+    """Sums over scorecards."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    override: Counter[str] = field(default_factory=Counter)
+    adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, card: Card) -> None:
+        """Count one scorecard."""
+        count = self.count
+        count["samples"] += 1
+        delta = card["stage_delta"]
+        count["changed"] += delta["changed"]
+        count[f"change_{delta['change_type']}"] += 1
+        self._add_fraction("risks", card["risks"]["risk_resolution_rate"])
+        ignored = card["ignored_proposal"]
+        count["flagged"] += ignored["flagged"]
+        count["ignored"] += ignored["ignored"]
+        if ignored["ignored"]:
+            count[f"ignored_{ignored['why']}"] += 1
+        self._add_debate(card["debate"])
+        self.override.update(card["override"]["stats"])
+        self.override.update(
+            {f"skip_reason_{k}": n for k, n in card["override"]["skip_reasons"].items()}
+        )
+        if card["adoption"]["stage2_executed"]:
+            self.adoption[card["adoption"]["decision"], card["adoption"]["reason"]] += 1
+        self._add_moderator(card)
+        self._add_fraction("evidence", card["hallucination"]["evidence"])
+        self._add_fraction("aspects", card["hallucination"]["aspects"])
+        for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
+            count[name] += card[name]
+        count["stage2_review_violation"] += len(card["stage2_review_violation"])
+
+    def _add_fraction(self, name: str, fraction: Mapping[str, Any]) -> None:
+        self.count[f"{name}_numerator"] += fraction["numerator"]
+        self.count[f"{name}_denominator"] += fraction["denominator"]
+
+    def _add_debate(self, debate: Mapping[str, Any]) -> None:
+        for name in MAPPINGS:
+            self.count[f"turns_{name}"] += debate["mapping_stats"][name]
+            self.count["turns"] += debate["mapping_stats"][name]
+        for name in FAILS:
+            self.count[f"fail_{name}"] += debate["mapping_fail_reasons"][name]
+
+    def _add_moderator(self, card: Card) -> None:
+        moderator = card["moderator"]
+        if not moderator["ran"]:
+            return
+        self.count["moderated"] += 1
+        self.count.update(moderator["applied_rules"])
+        if moderator["rule_e_fired"] or moderator["rule_e_block_reason"]:
+            self.count["rule_e_reached"] += 1
+            self.count[f"rule_e_{moderator['rule_e_block_reason'] or 'fired'}"] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """All rates with what they are made of."""
+        n = self.count
+        samples, turns, flagged = n["samples"], n["turns"], n["flagged"]
+        return {
+            "samples": samples,
+            "risk_resolution_rate": rate(n["risks_numerator"], n["risks_denominator"]),
+            "change_rate": rate(n["changed"], samples),
+            "guided_change_rate": rate(n["change_guided"], samples),
+            "unguided_change_rate": rate(n["change_unguided"], samples),
+            "ignored_proposal_rate": rate(n["ignored"], flagged),
+            "ignored_proposal_rate_by_why": {
+                why: rate(n[f"ignored_{why}"], flagged) for why in WHY_IGNORED
+            },
+            "debate_mapping_coverage": rate(n["turns_direct"] + n["turns_fallback"], turns),
+            **{f"debate_mapping_{name}_rate": rate(n[f"turns_{name}"], turns) for name in MAPPINGS},
+            **{f"debate_fail_{name}_rate": rate(n[f"fail_{name}"], turns) for name in FAILS},
+            **dict(self._override()),
+            **self._adoption(),
+            "moderator_rules": {rule: rate(n[rule], n["moderated"]) for rule in RULES},
+            "rule_e_fired_rate": rate(n["rule_e_fired"], n["rule_e_reached"]),
+            "rule_e_blocked_rate": {
+                why: rate(n[f"rule_e_{why}"], n["rule_e_reached"]) for why in RULE_E_BLOCKS
+            },
+            "hallucinated_evidence_rate": rate(n["evidence_numerator"], n["evidence_denominator"]),
+            "ungrounded_aspect_rate": rate(n["aspects_numerator"], n["aspects_denominator"]),
+            "unanchored_per_sample": rate(n["unanchored_count"], samples),
+            "polarity_repairs_per_sample": rate(n["polarity_repair_count"], samples),
+            "polarity_invalids_per_sample": rate(n["polarity_invalid_count"], samples),
+            "stage2_review_violations_per_sample": rate(n["stage2_review_violation"], samples),
+        }
+
+    def _override(self) -> Iterator[tuple[str, Any]]:
+        """Counts, and rates over the aspects that the gate judged."""
+        judged = sum(self.override[name] for name in _OUTCOMES)
+        yield "debate_override_judged_aspects", judged
+        for name in (_OUTCOMES[0], "skipped_neutral_only", *_OUTCOMES[1:]):
+            yield f"debate_override_{name}", self.override[name]
+            yield f"debate_override_{name}_rate", rate(self.override[name], judged)
+        reasons = {
+            name.removeprefix("skip_reason_"): rate(number, judged)
+            for name, number in sorted(self.override.items())
+            if name.startswith("skip_reason_")
+        }
+        yield "debate_override_skip_reasons", reasons
+
+    def _adoption(self) -> dict[str, Any]:
+        reached = self.adoption.total()
+        found: dict[str, dict[str, Any]] = {"adopted": {}, "not_adopted": {}}
+        for (decision, reason), number in sorted(self.adoption.items()):
+            found[decision][reason] = rate(number, reached)
+        adopted = sum(n for (decision, _), n in self.adoption.items() if decision == "adopted")
+        return {"adoption_rate": rate(adopted, reached), "adoption_by_reason": found}

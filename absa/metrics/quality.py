@@ -1,0 +1,363 @@
+"""Quality against gold: Stage 1 and final side by side, and what became of each sample."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from absa.metrics.normalise import AbsaTuple, Normaliser
+from absa.metrics.scorer import (
+    LEVELS,
+    MATCHINGS,
+    Classes,
+    Found,
+    Matching,
+    Score,
+    pairs,
+    score,
+)
+from absa.scorecard import rate
+from nodes.polarity import label_of
+from schemas.output import FinalOutput
+from schemas.sample import GoldAspect
+
+RESAMPLES = 10_000
+BOOTSTRAP_SEED = 0
+INTERVAL = (2.5, 97.5)
+CHANGES = ("fix", "break", "keep", "still_wrong")
+NOT_STATED = "not stated"
+_CHANGE_MATCHINGS: tuple[Matching, ...] = ("strict", "relaxed")
+
+
+@dataclass(frozen=True)
+class ScoredSample:
+    """What the scorer found out about one sample; without gold aspects only its label counts."""
+
+    uid: str
+    groups: tuple[tuple[str, str], ...]
+    stage1: Score | None = None
+    final: Score | None = None
+    tuple_changes: Counter[str] = field(default_factory=Counter)
+    implicit_gold: int = 0
+    gold_label: str | None = None
+    label_is_given: bool = False
+    stage1_label: str = ""
+    final_label: str = ""
+
+    def change(self, matching: Matching) -> str:
+        """What became of the sample's tuples."""
+        assert self.stage1 is not None and self.final is not None
+        return change(self.stage1.right(matching), self.final.right(matching))
+
+
+def change(before: bool, after: bool) -> str:
+    """`keep`, `break`, `fix` or `still_wrong`."""
+    if before:
+        return "keep" if after else "break"
+    return "fix" if after else "still_wrong"
+
+
+def score_sample(
+    output: FinalOutput,
+    aspects: Sequence[GoldAspect] | None,
+    label: str | None,
+    domain: str | None,
+) -> ScoredSample:
+    """Score one sample at both stages."""
+    given = label is not None
+    if label is None and aspects is not None:
+        label = label_of(a.polarity for a in aspects)
+    about = ScoredSample(
+        uid=output.uid,
+        groups=tuple(_groups(output.lang, domain, aspects)),
+        gold_label=label,
+        label_is_given=given,
+        stage1_label=output.stage1_ate.label,
+        final_label=output.final_result.label,
+    )
+    if aspects is None:
+        return about
+    normaliser = Normaliser(output.text, output.lang)
+    gold = normaliser.gold(aspects)
+    stage1, final = normaliser.stage1(output), normaliser.final(output)
+    return ScoredSample(
+        **{
+            **about.__dict__,
+            "stage1": score(stage1, gold),
+            "final": score(final, gold),
+            "tuple_changes": tuple_changes(stage1, final, gold),
+            "implicit_gold": sum(not g.key for g in gold),
+        }
+    )
+
+
+def scores_itself(output: FinalOutput, aspects: Sequence[GoldAspect]) -> bool:
+    """Whether the gold of a sample, taken as a prediction, gets full marks."""
+    gold = Normaliser(output.text, output.lang).gold(aspects)
+    return score(gold, gold).perfect
+
+
+def tuple_changes(
+    stage1: Iterable[AbsaTuple], final: Iterable[AbsaTuple], gold: Iterable[AbsaTuple]
+) -> Counter[str]:
+    """What became of each (aspect, polarity) that a stage or the gold has.
+
+    A stage is right about a tuple if it has it exactly when the gold does. Implicit gold that
+    nobody predicted is scored apart and not counted here.
+    """
+    true = list(gold)
+    one, two, known = pairs(stage1), pairs(final), pairs(true)
+    everything = one | two | pairs(t for t in true if t.key)
+    return Counter(
+        change((t in one) == (t in known), (t in two) == (t in known)) for t in everything
+    )
+
+
+def _groups(
+    lang: str, domain: str | None, aspects: Sequence[GoldAspect] | None
+) -> Iterable[tuple[str, str]]:
+    """The groups of the breakdown that a sample belongs to."""
+    if aspects is not None:
+        has_implicit = any(a.implicit for a in aspects)
+        yield "aspects", "implicit" if has_implicit else "explicit" if aspects else "none"
+        mixed = {"positive", "negative"} <= {a.polarity for a in aspects}
+        yield "polarities", "conflict" if mixed else "no_conflict"
+    yield "lang", lang
+    yield "domain", domain or NOT_STATED
+
+
+@dataclass
+class QualityTally:
+    """Sums over samples."""
+
+    samples: int = 0
+    with_aspects: int = 0
+    implicit_gold: int = 0
+    stage1: Score = field(default_factory=Score)
+    final: Score = field(default_factory=Score)
+    stage1_labels: Classes = field(default_factory=Classes)
+    final_labels: Classes = field(default_factory=Classes)
+    label_sources: Counter[str] = field(default_factory=Counter)
+    changes: dict[Matching, Counter[str]] = field(default_factory=dict)
+    # Per uid, because with several seeds a sample is drawn with all its runs.
+    gains: dict[Matching, Counter[str]] = field(default_factory=dict)
+    tuple_changes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, sample: ScoredSample) -> None:
+        """Count one sample."""
+        self.samples += 1
+        if sample.gold_label is not None:
+            self.label_sources["given" if sample.label_is_given else "derived"] += 1
+            self.stage1_labels.add([sample.stage1_label], [sample.gold_label])
+            self.final_labels.add([sample.final_label], [sample.gold_label])
+        if sample.stage1 is None or sample.final is None:
+            return
+        self.with_aspects += 1
+        self.implicit_gold += sample.implicit_gold
+        self.stage1.merge(sample.stage1)
+        self.final.merge(sample.final)
+        self.tuple_changes.update(sample.tuple_changes)
+        for matching in _CHANGE_MATCHINGS:
+            became = sample.change(matching)
+            self.changes.setdefault(matching, Counter())[became] += 1
+            gain = (became == "fix") - (became == "break")
+            self.gains.setdefault(matching, Counter())[sample.uid] += gain
+
+    @property
+    def gold_terms(self) -> int:
+        """Gold aspects with a term."""
+        return self.final.found.get(("aspect", "strict"), Found()).gold
+
+    def summary(self, *, scored: bool) -> dict[str, Any]:
+        """Everything as JSON; not `scored` is a run whose gold names no aspect to score by."""
+        return {
+            "samples": self.samples,
+            "with_gold_aspects": self.with_aspects,
+            "gold_terms": self.gold_terms,
+            "implicit_gold_tuples": self.implicit_gold,
+            "stage1": stage_summary(self.stage1, self.stage1_labels, scored=scored),
+            "final": stage_summary(self.final, self.final_labels, scored=scored),
+            "label_source": dict(self.label_sources),
+            "gold_labels": dict(sorted(self.final_labels.gold.items())),
+            "exact_match": self._exact_match() if scored else None,
+            "changes": self._changes() if scored else None,
+        }
+
+    def _exact_match(self) -> dict[str, Any]:
+        """Samples whose tuples are exactly the gold's, before and after."""
+        right = {"stage1": ("keep", "break"), "final": ("keep", "fix")}
+        return {
+            stage: {
+                matching: rate(sum(became[name] for name in names), became.total())
+                for matching, became in self.changes.items()
+            }
+            for stage, names in right.items()
+        }
+
+    def _changes(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for matching, became in self.changes.items():
+            counts = {name: rate(became[name], became.total()) for name in CHANGES}
+            gain = net_gain(self.gains[matching], became.total())
+            found[matching] = {**counts, "net_gain": gain}
+        tuples = self.tuple_changes
+        found["tuples"] = {
+            **{name: rate(tuples[name], tuples.total()) for name in CHANGES},
+            "net_gain": rate(tuples["fix"] - tuples["break"], tuples.total()),
+        }
+        return found
+
+
+def stage_summary(total: Score, labels: Classes, *, scored: bool) -> dict[str, Any]:
+    """The scores of one stage; null where the gold names no aspect to score by."""
+    found: dict[str, Any] = {}
+    for level in LEVELS:
+        known = scored and (level, "strict") in total.found
+        found[level] = (
+            {matching: precision_recall(total.found[level, matching]) for matching in MATCHINGS}
+            if known
+            else None
+        )
+    apart = total.implicit.get("pair", Found())
+    found["implicit"] = (
+        {level: precision_recall(f) for level, f in total.implicit.items() if level != "triplet"}
+        if apart.gold
+        else None
+    )
+    found["polarity_of_matched"] = (
+        {matching: class_summary(total.polarity[matching]) for matching in MATCHINGS}
+        if scored and total.polarity
+        else None
+    )
+    found["label"] = class_summary(labels) if labels.total else None
+    return found
+
+
+def precision_recall(found: Found) -> dict[str, Any]:
+    """Precision, recall and F1, each with what it is made of."""
+    return {
+        "precision": rate(found.right, found.predicted),
+        "recall": rate(found.right, found.gold),
+        "f1": rate(2 * found.right, found.predicted + found.gold),
+    }
+
+
+def class_summary(classes: Classes) -> dict[str, Any]:
+    """Accuracy and macro-F1."""
+    return {
+        "accuracy": rate(classes.correct, classes.total),
+        "macro_f1": classes.macro_f1(),
+        "f1_per_class": classes.f1(),
+    }
+
+
+def net_gain(gains: Mapping[str, int], runs: int) -> dict[str, Any]:
+    """Samples fixed less samples broken, with a 95 % bootstrap interval over samples."""
+    total = sum(gains.values())
+    low, high = bootstrap_sum(gains.values())
+    return {
+        "value": total,
+        "samples": runs,
+        "rate": total / runs if runs else None,
+        "interval95": {"low": low, "high": high},
+    }
+
+
+def bootstrap_sum(values: Iterable[int]) -> tuple[float, float]:
+    """The 95 % percentile interval of the sum when as many values are drawn with replacement.
+
+    There are few different values, so how often each is drawn is drawn: a multinomial, which is
+    the same bootstrap without going through the samples ten thousand times.
+    """
+    found = Counter(values)
+    if not found:
+        return 0.0, 0.0
+    size = found.total()
+    drawn = np.random.default_rng(BOOTSTRAP_SEED).multinomial(
+        size, np.array(list(found.values())) / size, size=RESAMPLES
+    )
+    low, high = np.percentile(drawn @ np.array(list(found)), INTERVAL)
+    return float(low), float(high)
+
+
+@dataclass
+class Quality:
+    """Quality over all scored samples and in each group of the breakdown."""
+
+    everything: QualityTally = field(default_factory=QualityTally)
+    groups: dict[str, dict[str, QualityTally]] = field(default_factory=dict)
+
+    def add(self, sample: ScoredSample) -> None:
+        """Count one sample."""
+        self.everything.add(sample)
+        for kind, name in sample.groups:
+            self.groups.setdefault(kind, {}).setdefault(name, QualityTally()).add(sample)
+
+    def summary(self) -> dict[str, Any] | None:
+        """Everything as JSON, None if nothing was scored."""
+        if not self.everything.samples:
+            return None
+        scored = self.everything.gold_terms > 0
+        return {
+            **self.everything.summary(scored=scored),
+            "sign": self.signs(),
+            "breakdown": {
+                kind: {name: tally.summary(scored=scored) for name, tally in sorted(names.items())}
+                for kind, names in self.groups.items()
+            },
+        }
+
+    def signs(self) -> dict[str, Any]:
+        """Whether strict and relaxed scoring agree on which way the debate moved the F1."""
+        total = self.everything
+        found: dict[str, Any] = {}
+        if not total.gold_terms:
+            return found
+        for level in LEVELS:
+            if (level, "strict") not in total.final.found:
+                continue
+            moved = {
+                matching: _f1(total.final.found[level, matching])
+                - _f1(total.stage1.found[level, matching])
+                for matching in _CHANGE_MATCHINGS
+            }
+            found[level] = {
+                **{f"{matching}_difference": value for matching, value in moved.items()},
+                "disagree": _sign(moved["strict"]) != _sign(moved["relaxed"]),
+            }
+        return found
+
+    def notes(self) -> list[str]:
+        """What a reader of the scores must know."""
+        total = self.everything
+        notes: list[str] = []
+        if not total.samples:
+            return notes
+        if not total.with_aspects:
+            notes.append("the gold has sentence labels only: aspects are not scored")
+        elif not total.gold_terms and total.implicit_gold:
+            notes.append("the gold names categories, no terms: aspects are scored apart only")
+        elif not total.gold_terms:
+            notes.append("the gold has no aspect in any sample: aspects are not scored")
+        elif ("triplet", "strict") not in total.final.found:
+            notes.append("the gold names no opinions: triplets are not scored")
+        apart = total.final.implicit.get("aspect", Found())
+        if apart.gold and not apart.predicted:
+            notes.append(
+                f"{total.implicit_gold} implicit gold tuples could not be matched: "
+                "no prediction is without a term and carries a category"
+            )
+        return notes
+
+
+def _f1(found: Found) -> float:
+    counted = found.predicted + found.gold
+    return 2 * found.right / counted if counted else 0.0
+
+
+def _sign(value: float) -> int:
+    return 0 if abs(value) < 1e-12 else 1 if value > 0 else -1

@@ -1,0 +1,236 @@
+"""The file: overview, samples, style and script in one page that asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from absa.report import words
+from absa.report.gold import compare
+from absa.report.markup import Markup, el
+from absa.report.overview import Shown, overview
+from absa.report.reading import RunDirectory, read_runs
+from absa.report.samples import detail, failed_detail, failed_row, index_row
+from absa.report.scores import headline
+
+CHUNK = 50
+"""So many samples are unpacked together when one of them is opened."""
+
+# `<`, `>` and `&` could end a script element or begin a comment; the two line separators end a
+# line in old scripts.
+_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+class Written(NamedTuple):
+    """What was written."""
+
+    path: Path
+    runs: int
+    samples: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """The samples of one run, ready for the page."""
+
+    index: list[dict[str, Any]]
+    chunks: list[str]
+
+
+def write_report(directories: Sequence[Path], path: Path) -> Written:
+    """Write one HTML file about one run directory or several.
+
+    Raises:
+        ReportError: If a directory is no run.
+    """
+    runs = [
+        Shown(number, directory, headline(directory.metrics))
+        for number, directory in enumerate(read_runs(directories))
+    ]
+    packed = [_pack(run) for run in runs]
+    for run in runs:
+        run.drawing = _drawing(run.directory)
+    page = _page(runs, packed).encode("utf-8", "replace")
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(page)
+    part.replace(path)
+    return Written(path, len(runs), sum(len(p.index) for p in packed), len(page))
+
+
+def _pack(run: Shown) -> _Packed:
+    """Go through the samples once: count them and put them into chunks."""
+    index: list[dict[str, Any]] = []
+    chunks = list(_chunks(_stories(run, index)))
+    return _Packed(index, chunks)
+
+
+def _stories(run: Shown, index: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    settings = run.directory.override
+    for entry in run.directory.entries():
+        found = compare(entry)
+        run.tally.add(entry, found)
+        index.append(index_row(entry, found))
+        yield detail(entry, found, settings)
+    for error in run.directory.errors:
+        if error.get("uid") is not None:
+            index.append(failed_row(error))
+            yield failed_detail(error)
+
+
+def _chunks(stories: Iterable[dict[str, Any]]) -> Iterator[str]:
+    chunk = []
+    for story in stories:
+        chunk.append(story)
+        if len(chunk) == CHUNK:
+            yield squeeze(chunk)
+            chunk = []
+    if chunk:
+        yield squeeze(chunk)
+
+
+def squeeze(value: object) -> str:
+    """A JSON value as base64 of gzip, which has no character that means anything in HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # The time is left out so that equal runs give equal reports.
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
+
+
+def embed(value: object) -> Markup:
+    """A JSON value as text that a script element cannot be left with."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.translate(_ESCAPES))
+
+
+def _drawing(directory: RunDirectory) -> str | None:
+    if directory.settings is None:
+        return None
+    from absa.api import build_graph
+    from absa.drawing import draw_svg
+    from schemas.settings import BackendSettings, Settings
+
+    # Who answers does not change the drawing, and a backend may want a key.
+    settings = Settings(pipeline=directory.settings.pipeline, backend=BackendSettings())
+    return draw_svg(build_graph(settings).get_graph(xray=True))
+
+
+def asset(name: str) -> str:
+    """A file of this package."""
+    return (files("absa.report") / name).read_text(encoding="utf-8")
+
+
+def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """A policy that lets nothing run but these scripts, and lets nothing be loaded at all.
+
+    Trusted types make every sink that parses markup throw, also for the page's own script.
+    """
+    allowed = {"script-src": scripts, "style-src": styles}
+    hashes = {name: " ".join(dict.fromkeys(map(_hash, texts))) for name, texts in allowed.items()}
+    return "; ".join(
+        [
+            "default-src 'none'",
+            *(f"{name} {found}" for name, found in hashes.items()),
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        ]
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _page(runs: Sequence[Shown], packed: Sequence[_Packed]) -> str:
+    style, script = asset("page.css"), asset("page.js")
+    names = ", ".join(run.name for run in runs)
+    drawings = [run.drawing for run in runs if run.drawing]
+    styles = [style, *(found for drawing in drawings for found in _STYLE.findall(drawing))]
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content=policy([script], styles),
+        ),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("meta", name="referrer", content="no-referrer"),
+        el("title", f"absa report: {names}"),
+        el("style", Markup(style)),
+    )
+    blocks = [
+        el("script", Markup(text), type="text/plain", id=name)
+        for name, text in _data_blocks(packed)
+    ]
+    total = sum(len(p.index) for p in packed)
+    body = el(
+        "body",
+        _top(total),
+        overview(runs),
+        Markup(asset("samples.html")),
+        el("script", embed(_about(runs, packed)), type="application/json", id="about"),
+        blocks,
+        el("script", Markup(script)),
+    )
+    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+
+
+def _data_blocks(packed: Sequence[_Packed]) -> Iterator[tuple[str, str]]:
+    for number, run in enumerate(packed):
+        yield f"index-{number}", squeeze(run.index)
+        for place, chunk in enumerate(run.chunks):
+            yield f"chunk-{number}-{place}", chunk
+
+
+def _top(total: int) -> Markup:
+    mark = el(
+        "svg",
+        el("path", class_="bubble", d="M3 4h12a2 2 0 0 1 2 2v6a2 2 0 0 1-2 2H8l-4 3v-3H3z"),
+        el("path", class_="bubble other", d="M19 9h2v9h-1v3l-4-3H9v-2h8a2 2 0 0 0 2-2z"),
+        viewBox="0 0 24 24",
+        aria_hidden="true",
+    )
+    return el(
+        "header",
+        el("a", "Skip to the content", href="#/", class_="skip", id="skip"),
+        el("a", mark, el("span", "absa report"), href="#/", class_="brand"),
+        el(
+            "nav",
+            el("a", "Overview", href="#/", id="to-overview", aria_current="page"),
+            el("a", "Samples", el("span", f"{total:,}"), href="#/samples", id="to-samples"),
+            aria_label="Parts of the report",
+        ),
+        class_="top",
+    )
+
+
+def _about(runs: Sequence[Shown], packed: Sequence[_Packed]) -> dict[str, Any]:
+    adoption = {key for run in runs for key in run.tally.adoption}
+    return {
+        "chunk": CHUNK,
+        "runs": [
+            {
+                "name": run.name,
+                "count": len(found.index),
+                "seeds": len(run.directory.manifest.get("seeds") or [0]),
+                "steps": words.gate_steps(run.directory.override.allow_drop),
+            }
+            for run, found in zip(runs, packed, strict=True)
+        ],
+        "gate": words.GATE,
+        "gate_order": sorted(words.GATE, key=words.gate_order),
+        "adopt": {f"{d}:{r}": words.adoption_name(d, r) for d, r in sorted(adoption)},
+        "outcomes": words.OUTCOMES,
+    }

@@ -1,0 +1,331 @@
+"""The samples as the browser gets them: a short row for the list, and the whole story.
+
+Both are plain JSON values. They hold review text and models' words, which are hostile input: the
+page puts them into the document as text and never as markup.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from absa import show
+from absa.report import words
+from absa.report.gold import Comparison, side_by_side
+from absa.report.reading import Entry
+from schemas.output import FinalOutput
+from schemas.records import CallRecord, Correction, GateRecord
+from schemas.settings import OverrideSettings
+
+_RULE = re.compile(r"(?=\bRule[A-Z]: )")
+# Parts of an output that other protocols add, shown as they are.
+_EXTRAS = (
+    "conflict_flags",
+    "validator_risks",
+    "review_actions",
+    "arbiter_actions",
+    "flagged_tuple_ids",
+)
+_SPOKEN = ("stance", "planning", "reflection", "message", "key_points")
+_SUMMED_UP = ("winner", "consensus", "key_agreements", "key_disagreements")
+
+
+def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
+    """What the list, the search and the filters need."""
+    output = entry.output
+    meta, result = output.meta, output.final_result
+    polarities = [t.polarity for t in (*result.stage1_tuples, *result.final_tuples)]
+    if found.aspects:
+        polarities += [a.polarity for a in found.aspects]
+    row = {
+        "u": output.uid,
+        "s": entry.seed,
+        "t": output.text,
+        "l": output.lang,
+        "b": result.label,
+        "c": round(result.confidence, 3),
+        "f": [[t.aspect_term, t.polarity] for t in result.final_tuples],
+        "o": found.pair_outcome,
+        "lo": found.label_outcome,
+        "g": sorted({r.verdict for r in meta.override_gate}),
+        "a": f"{meta.adopt_decision}:{meta.adopt_reason}"
+        if output.analysis_flags.stage2_executed
+        else None,
+        "ch": output.analysis_flags.correction_occurred or result.label != output.stage1_ate.label,
+        "x": {"positive", "negative"} <= set(polarities),
+        "d": any(r.pos_score and r.neg_score for r in meta.override_gate),
+    }
+    return _lean(row)
+
+
+def failed_row(error: dict[str, Any]) -> dict[str, Any]:
+    """A sample that could not be analysed."""
+    return _lean({"u": str(error.get("uid")), "s": error.get("seed") or 0, "e": True})
+
+
+def failed_detail(error: dict[str, Any]) -> dict[str, Any]:
+    """What is known about a sample that could not be analysed."""
+    raw = error.get("raw")
+    return _lean(
+        {
+            "error": str(error.get("reason") or "no reason given"),
+            "node": error.get("node"),
+            "attempts": error.get("attempts"),
+            "raw": raw if raw is None or isinstance(raw, str) else str(raw),
+        }
+    )
+
+
+def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[str, Any]:
+    """Everything about one sample, told once."""
+    output = entry.output
+    events = show.events(output, settings)
+    size = len(output.meta.correction_applied_log)
+    return _lean(
+        {
+            "domain": entry.card.get("domain"),
+            "gold": _lean({"label": found.label, "decides": found.pairs is not None})
+            if found.aspects is not None or found.label is not None
+            else None,
+            "stage1": {
+                "label": output.stage1_ate.label,
+                "confidence": output.stage1_ate.confidence,
+            },
+            "rows": [_lean(vars(row)) for row in side_by_side(entry, found)],
+            "places": [
+                [p.row, p.part[0], p.polarity, p.start, p.end] for p in show.places(output)
+            ],
+            "gold_places": [
+                [n, "a", a.polarity, a.from_, a.to]
+                for n, a in enumerate(found.aspects or (), start=1)
+                if a.from_ is not None and a.to is not None
+            ],
+            "aspects": [
+                _lean(
+                    {
+                        "term": a.aspect_term,
+                        "polarity": a.polarity,
+                        "evidence": a.evidence,
+                        "grounded": a.is_grounded,
+                        "confidence": a.confidence,
+                        "implicit": a.is_implicit,
+                        "origin": show.origin(a, output),
+                    }
+                )
+                for a in output.final_result.final_aspects
+            ],
+            "violations": list(output.meta.stage2_review_violation),
+            "adoption": show.adoption(output, settings),
+            "ev": _ev(output),
+            "why": show.label_reason(output),
+            "debate": _debate(entry),
+            "gate": [_gate(r, output, settings) for r in output.meta.override_gate],
+            "moderator": _moderator(output),
+            "log": [
+                _correction(entry, event.text)
+                for entry, event in zip(
+                    output.meta.correction_applied_log, events[:size], strict=True
+                )
+            ],
+            "risks": [
+                list(output.stage1_validator.issues),
+                list(output.stage2_validator.issues) if output.stage2_validator else None,
+            ],
+            "calls": [_call(c, spoken=_is_in_debate(c, output)) for c in output.process_trace],
+            "extras": _extras(entry.raw),
+        }
+    )
+
+
+def _lean(values: dict[str, Any]) -> dict[str, Any]:
+    """The values without those that say nothing."""
+    return {k: v for k, v in values.items() if v is not None and v is not False and v != []}
+
+
+def _ev(output: FinalOutput) -> dict[str, Any] | None:
+    meta = output.meta
+    if meta.ev_score is None:
+        return None
+    return {
+        "score": meta.ev_score,
+        "threshold": meta.ev_threshold,
+        "components": meta.ev_components,
+    }
+
+
+def _debate(entry: Entry) -> dict[str, Any] | None:
+    debate = entry.output.debate
+    if debate is None:
+        return None
+    raw = entry.raw.get("debate") or {}
+    raw_rounds = raw.get("rounds") or []
+    rounds = []
+    for n, held in enumerate(debate.rounds):
+        raw_turns = raw_rounds[n].get("turns", []) if n < len(raw_rounds) else []
+        rounds.append(
+            [
+                _lean(
+                    {
+                        "speaker": turn.speaker,
+                        "edits": [_edit(e) for e in turn.proposed_edits],
+                        **_words(raw_turns[k] if k < len(raw_turns) else {}, _SPOKEN),
+                    }
+                )
+                for k, turn in enumerate(held.turns)
+            ]
+        )
+    summary = debate.summary
+    return {
+        "personas": {key: [p.get("name"), p.get("role")] for key, p in debate.personas.items()},
+        "rounds": rounds,
+        "judge": _lean(
+            {
+                "patch": [_edit(e.model_dump()) for e in summary.final_patch],
+                "tuples": [[t.aspect_term, t.polarity] for t in summary.final_tuples],
+                "polarity": summary.sentence_polarity,
+                "spans": list(summary.sentence_evidence_spans),
+                "unresolved": [str(c) for c in summary.unresolved_conflicts],
+                "rationale": summary.rationale,
+                **_words(raw.get("summary") or {}, _SUMMED_UP),
+            }
+        ),
+    }
+
+
+def _words(raw: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """What personas said in words: texts and lists of texts."""
+    found: dict[str, Any] = {}
+    for key in keys if isinstance(raw, dict) else ():
+        value = raw.get(key)
+        if isinstance(value, list):
+            value = "; ".join(map(str, value))
+        if value:
+            found[key] = str(value)
+    return found
+
+
+def _edit(edit: dict[str, Any]) -> dict[str, Any]:
+    target = edit.get("target") or {}
+    return _lean(
+        {
+            "op": edit.get("op"),
+            "aspect": target.get("aspect_ref") or target.get("aspect_term"),
+            "polarity": target.get("polarity"),
+            "value": edit.get("value"),
+            "evidence": edit.get("evidence"),
+            "confidence": edit.get("confidence"),
+        }
+    )
+
+
+def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> dict[str, Any]:
+    return _lean(
+        {
+            "aspect": record.aspect,
+            "verdict": record.verdict,
+            "applied": record.applied,
+            "why": _override(record)
+            if record.applied
+            else show.skip_reason(record, output, settings),
+            # Judged before its turn: the aspect the debate wanted to drop.
+            "early": record.verdict == "l3_conservative" and _wants_drop(record, settings),
+            "hints": [[h.speaker, h.op, h.weight, h.polarity_hint] for h in record.hints],
+            "pos": record.pos_score,
+            "neg": record.neg_score,
+            "drop": record.drop_score or None,
+            "total": record.total,
+            "margin": record.margin,
+            "target": record.target,
+            "evidence": record.evidence,
+            "sentence_evidence": bool(record.evidence) and record.own_evidence is None,
+            "limits": record.thresholds,
+        }
+    )
+
+
+def _override(record: GateRecord) -> str:
+    numbers = f"total {show.number(record.total)}, margin {show.number(record.margin)}"
+    match record.verdict:
+        case "add":
+            return f"every condition holds ({numbers}): added as {record.target}"
+        case "drop":
+            return f"the debate asked for a drop (weight {show.number(record.drop_score)})"
+        case _:
+            return f"every condition holds ({numbers}): it becomes {record.target}"
+
+
+def _wants_drop(record: GateRecord, settings: OverrideSettings) -> bool:
+    loud = record.drop_score >= settings.min_total - 1e-9
+    clear = record.drop_score - record.total >= settings.min_margin - 1e-9
+    return settings.allow_drop and loud and clear
+
+
+def _moderator(output: FinalOutput) -> dict[str, Any] | None:
+    decision = output.moderator
+    if decision is None:
+        return None
+    said = {
+        rule: text.strip()
+        for part in _RULE.split(decision.rationale)
+        for rule, _, text in [part.strip().partition(": ")]
+        if rule in decision.applied_rules
+    }
+    block = decision.arbiter_flags.rule_e_block_reason
+    return _lean(
+        {
+            "label": decision.final_label,
+            "confidence": decision.confidence,
+            "stage": decision.selected_stage,
+            "rules": [
+                [rule, words.RULES.get(rule, ""), said.get(rule, "")]
+                for rule in decision.applied_rules
+            ],
+            "block": words.RULE_E_BLOCKS.get(block or "", block),
+            "guard": decision.arbiter_flags.stage2_rejected_due_to_confidence,
+        }
+    )
+
+
+def _correction(entry: Correction, text: str) -> dict[str, Any]:
+    return _lean(
+        {
+            "source": entry.source,
+            "type": entry.proposal_type,
+            "aspect": entry.target_aspect,
+            "applied": entry.applied,
+            "text": text,
+            "provenance": entry.provenance,
+        }
+    )
+
+
+def _is_in_debate(call: CallRecord, output: FinalOutput) -> bool:
+    """Whether the call's answer is told as part of the debate."""
+    debate = output.debate
+    return debate is not None and (call.node in debate.personas or call.node == "judge")
+
+
+def _call(call: CallRecord, *, spoken: bool) -> dict[str, Any]:
+    usage = call.usage or {}
+    return _lean(
+        {
+            "node": call.node,
+            "turn": call.turn or None,
+            "backend": call.backend,
+            "model": call.model,
+            "ms": round(call.latency_ms, 1),
+            "in": usage.get("prompt_tokens"),
+            "out": usage.get("completion_tokens"),
+            "cached": call.cached,
+            "attempts": call.attempts if call.attempts != 1 else None,
+            "error": call.error,
+            "notes": list(call.notes),
+            "answer": None if spoken else call.output,
+        }
+    )
+
+
+def _extras(raw: dict[str, Any]) -> dict[str, Any] | None:
+    meta = raw.get("meta")
+    found = {k: meta[k] for k in _EXTRAS if meta.get(k)} if isinstance(meta, dict) else {}
+    return found or None

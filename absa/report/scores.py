@@ -1,0 +1,85 @@
+"""Headline numbers from `metrics.json`: read with care, since it may be of another version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score at both stages."""
+
+    name: str
+    stage1: float
+    final: float
+
+    @property
+    def difference(self) -> float:
+        """How far the debate moved it."""
+        return self.final - self.stage1
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Samples fixed less samples broken, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What `absa evaluate` found, as far as the report shows it."""
+
+    scores: tuple[Score, ...]
+    gain: Gain | None
+
+
+# What is shown, and where it stands below a stage.
+_SHOWN = (
+    ("Pair F1", ("pair", "strict", "f1")),
+    ("Aspect F1", ("aspect", "strict", "f1")),
+    ("Triplet F1", ("triplet", "strict", "f1")),
+    ("Label accuracy", ("label", "accuracy")),
+    ("Label macro-F1", ("label", "macro_f1")),
+)
+
+
+def headline(metrics: dict[str, Any] | None) -> Headline | None:
+    """The headline numbers; None if there are none that can be read."""
+    if metrics is None:
+        return None
+    quality = metrics.get("quality", metrics)
+    scores = []
+    for name, path in _SHOWN:
+        one = number(dig(quality, "stage1", *path))
+        two = number(dig(quality, "final", *path))
+        if one is not None and two is not None:
+            scores.append(Score(name, one, two))
+    found = Headline(tuple(scores), gain(dig(quality, "changes", "strict", "net_gain")))
+    return found if scores else None
+
+
+def gain(found: Any) -> Gain | None:
+    """A net gain with its interval."""
+    value, ends = number(dig(found, "value")), dig(found, "interval95")
+    if value is None or not isinstance(ends, list) or len(ends) != 2:
+        return None
+    low, high = number(ends[0]), number(ends[1])
+    return None if low is None or high is None else Gain(value, low, high)
+
+
+def dig(value: Any, *path: str) -> Any:
+    """What stands below the keys, None if a key is missing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def number(value: Any) -> float | None:
+    """A number, or the rate of a rate."""
+    if isinstance(value, dict):
+        value = value.get("rate")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,159 @@
+"""The numbers of a run's overview, counted sample by sample."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from statistics import quantiles
+
+from absa.prices import cost_of
+from absa.report.gold import Comparison
+from absa.report.reading import Entry
+from nodes.language import language
+from schemas.records import CallRecord
+
+BINS = 10
+
+
+@dataclass
+class NodeCost:
+    """What the calls of one node cost together."""
+
+    calls: int = 0
+    cached: int = 0
+    retries: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    latencies: list[float] = field(default_factory=list)
+    cost: float | None = 0.0
+
+    def add(self, call: CallRecord) -> None:
+        """Count a call."""
+        usage = call.usage or {}
+        self.calls += 1
+        self.cached += call.cached
+        self.retries += max(0, call.attempts - 1)
+        self.failed += call.error is not None
+        self.prompt_tokens += usage.get("prompt_tokens", 0)
+        self.completion_tokens += usage.get("completion_tokens", 0)
+        self.latencies.append(call.latency_ms)
+        cost = cost_of([call])
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+
+    @property
+    def median_ms(self) -> float:
+        """Half of the calls were quicker."""
+        return self._percentile(50)
+
+    @property
+    def p95_ms(self) -> float:
+        """Of twenty calls nineteen were quicker."""
+        return self._percentile(95)
+
+    def _percentile(self, percent: int) -> float:
+        values = self.latencies
+        if len(values) < 2:
+            return values[0] if values else 0.0
+        return quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+@dataclass
+class Reliability:
+    """Confidences, and how often they were right, in bins of equal width."""
+
+    count: list[int] = field(default_factory=lambda: [0] * BINS)
+    right: list[int] = field(default_factory=lambda: [0] * BINS)
+    sure: list[float] = field(default_factory=lambda: [0.0] * BINS)
+
+    def add(self, confidence: float, right: bool) -> None:
+        """Count one answer."""
+        place = min(BINS - 1, max(0, int(confidence * BINS)))
+        self.count[place] += 1
+        self.right[place] += right
+        self.sure[place] += confidence
+
+    @property
+    def total(self) -> int:
+        """How many answers there are."""
+        return sum(self.count)
+
+    @property
+    def error(self) -> float | None:
+        """The expected calibration error: how far confidence is from accuracy, on average."""
+        if not self.total:
+            return None
+        gaps = (abs(r - s) for r, s in zip(self.right, self.sure, strict=True))
+        return sum(gaps) / self.total
+
+
+@dataclass
+class Tally:
+    """What is counted over the samples of a run."""
+
+    samples: int = 0
+    with_gold: int = 0
+    changed: int = 0
+    label_changed: int = 0
+    stage2: int = 0
+    reached_gate: int = 0
+    gated: int = 0
+    languages: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    nodes: dict[str, NodeCost] = field(default_factory=lambda: defaultdict(NodeCost))
+    aspect_reliability: Reliability = field(default_factory=Reliability)
+    label_reliability: Reliability = field(default_factory=Reliability)
+
+    def add(self, entry: Entry, found: Comparison) -> None:
+        """Count one sample."""
+        output, meta = entry.output, entry.output.meta
+        self.samples += 1
+        self.with_gold += found.pairs is not None or found.label is not None
+        self.changed += output.analysis_flags.correction_occurred
+        self.label_changed += output.final_result.label != output.stage1_ate.label
+        self.languages[output.lang] += 1
+        self.reached_gate += bool(meta.override_gate)
+        self.gated += any(r.applied for r in meta.override_gate)
+        self.verdicts.update(r.verdict for r in meta.override_gate)
+        if output.analysis_flags.stage2_executed:
+            self.stage2 += 1
+            self.adoption[meta.adopt_decision, meta.adopt_reason] += 1
+        if output.moderator:
+            self.rules.update(output.moderator.applied_rules)
+        for call in output.process_trace:
+            self.nodes[call.node].add(call)
+        if found.pair_outcome:
+            self.pairs[found.pair_outcome] += 1
+        if found.label_outcome:
+            self.labels[found.label_outcome] += 1
+        self._calibrate(entry, found)
+
+    def _calibrate(self, entry: Entry, found: Comparison) -> None:
+        result, lang = entry.output.final_result, language(entry.output.lang)
+        if found.label is not None:
+            self.label_reliability.add(result.confidence, result.label == found.label)
+        if found.pairs is None:
+            return
+        for aspect in result.final_aspects:
+            pair = lang.key(aspect.aspect_term), aspect.polarity
+            self.aspect_reliability.add(aspect.confidence, pair in found.pairs)
+
+    @property
+    def adopted(self) -> int:
+        """Samples whose Stage 2 was adopted."""
+        return sum(n for (decision, _), n in self.adoption.items() if decision == "adopted")
+
+    @property
+    def judged(self) -> int:
+        """Aspects that the gate judged."""
+        return sum(self.verdicts.values())
+
+    @property
+    def cost(self) -> float | None:
+        """What all calls cost, None if a price is not known."""
+        costs = [node.cost for node in self.nodes.values()]
+        return None if None in costs else sum(c for c in costs if c is not None)

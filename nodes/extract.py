@@ -1,0 +1,14 @@
+"""`extract`: everything in one call, for the baselines that a debate is held against."""
+
+from nodes.agent import Agent
+from schemas.answers import ExtractAnswer
+
+extract = Agent(
+    name="extract",
+    answer=ExtractAnswer,
+    sees=lambda state, pipeline: {},
+    update=lambda state, answer: {"extract_answers": {str(state.get("call_number", 0)): answer}},
+    turn=lambda state: state.get("call_number", 0),
+    temperature=lambda p: p.vote.temperature if p.protocol == "vote" else None,
+    repeats=True,
+)
