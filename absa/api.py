@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from absa.backends import make_backend
 from absa.config import load_settings
+from absa.demos import Demos
 from graph import build
 from graph.build import Graph
 from schemas.backend import Backend
@@ -25,17 +26,31 @@ def build_graph(settings: Settings | None = None, *, backend: Backend | None = N
     return build(settings.pipeline, backend or make_backend(settings.backend))
 
 
+class _Analyser:
+    """A graph with the demos of its settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.graph = build_graph(settings)
+
+    @cached_property
+    def _demos(self) -> Demos:
+        return Demos(self._settings.demos, seed=self._settings.backend.seed)
+
+    def given(self, text: str, **fields: str | None) -> dict[str, Any]:
+        known = {key: value for key, value in fields.items() if value is not None}
+        demos = self._demos.for_text(text) if self._settings.demos.k else []
+        return {"text": text, "demos": demos, **known}
+
+
 @lru_cache(maxsize=8)
-def _graph_for(settings_json: str) -> Graph:
-    return build_graph(Settings.model_validate_json(settings_json))
+def _analyser_for(settings_json: str) -> _Analyser:
+    return _Analyser(Settings.model_validate_json(settings_json))
 
 
-def _graph(settings: Settings | None) -> Graph:
-    return _graph_for((settings or load_settings()).model_dump_json())
-
-
-def _given(text: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {"text": text, **{key: value for key, value in fields.items() if value is not None}}
+def _analyser(settings: Settings | None) -> _Analyser:
+    """Graphs are kept: the settings' text is the key, since personas make them unhashable."""
+    return _analyser_for((settings or load_settings()).model_dump_json())
 
 
 def analyze(
@@ -47,8 +62,9 @@ def analyze(
     uid: str | None = None,
 ) -> FinalOutput:
     """Analyse one text with the given settings (default: the debate, offline)."""
-    given = _given(text, {"lang": lang, "domain": domain, "uid": uid})
-    output: FinalOutput = _graph(settings).invoke(given)["output"]
+    analyser = _analyser(settings)
+    given = analyser.given(text, lang=lang, domain=domain, uid=uid)
+    output: FinalOutput = analyser.graph.invoke(given)["output"]
     return output
 
 
@@ -61,6 +77,7 @@ async def aanalyze(
     uid: str | None = None,
 ) -> FinalOutput:
     """Analyse one text without blocking the event loop."""
-    given = _given(text, {"lang": lang, "domain": domain, "uid": uid})
-    output: FinalOutput = (await _graph(settings).ainvoke(given))["output"]
+    analyser = _analyser(settings)
+    given = analyser.given(text, lang=lang, domain=domain, uid=uid)
+    output: FinalOutput = (await analyser.graph.ainvoke(given))["output"]
     return output

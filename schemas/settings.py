@@ -249,11 +249,17 @@ class ConflictReviewSettings(_Section):
 
 
 class DemoSettings(_Section):
-    """Few-shot demos. Not built yet: only none are accepted."""
+    """Few-shot demos: how many, from which file, and how they are chosen."""
 
-    k: Literal[0] = 0
-    path: None = None
-    pick: Literal["similar"] = "similar"
+    k: Count = 0
+    path: Text | None = None
+    pick: Literal["similar", "random"] = "similar"
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        if self.k and self.path is None:
+            raise _conflict("k", "demos need demos.path, a labelled file that is not evaluated")
+        return self
 
 
 class AuxHfSettings(_Section):

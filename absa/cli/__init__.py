@@ -12,11 +12,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from absa.cli import analyze, data, doctor, evaluate, graph, replay, verify
+from absa.cli import ablate, analyze, data, doctor, evaluate, graph, replay, report, verify
 from absa.cli import run as batch
 from absa.cli.options import UsageError, complain, print_text
 
-COMMANDS = (analyze, batch, data, evaluate, replay, verify, graph, doctor)
+COMMANDS = (analyze, batch, data, evaluate, ablate, replay, verify, report, graph, doctor)
 
 FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 

@@ -68,7 +68,7 @@ def _print(summary: DataSummary) -> None:
     from absa.show import printable
 
     out = console()
-    out.print(Text(f"{printable(summary.path)} ({_title(summary.format)})", "bold"))
+    out.print(Text(f"{printable(summary.path)} ({_title(summary.format)})", "bold"), soft_wrap=True)
     out.print(_table(summary))
     if not summary.bad_lines:
         return
@@ -84,6 +84,8 @@ def _print(summary: DataSummary) -> None:
 def _table(summary: DataSummary) -> Table:
     from rich.table import Table
     from rich.text import Text
+
+    from absa.show import printable
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -109,7 +111,8 @@ def _table(summary: DataSummary) -> Table:
         ("repeated texts", _share(summary.duplicate_texts)),
     ]
     if summary.overlap is not None:
-        rows.append((f"also in {summary.other}", _share(summary.overlap)))
+        also = f"{_share(summary.overlap)} are in {printable(str(summary.other))}"
+        rows.append(("shared texts", also))
     for name, value in rows:
         table.add_row(Text(name, "bold"), Text(value if value is not None else "none"))
     return table

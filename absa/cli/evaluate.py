@@ -83,7 +83,7 @@ def show(metrics: Metrics, directory: Path) -> None:
         out.print(Text("no gold: process metrics only", "bold yellow"))
     elif quality["changes"] is not None:
         out.print(_headline(metrics))
-        for line in _gains(quality):
+        for line in _gains(quality, "sample runs" if "per_seed" in metrics else "samples"):
             out.print(line)
     for line in _alerts(metrics):
         out.print(line)
@@ -138,7 +138,7 @@ def _headline(metrics: Metrics) -> Table:
     return table
 
 
-def _gains(quality: Metrics) -> Iterator[Text]:
+def _gains(quality: Metrics, counted: str) -> Iterator[Text]:
     from rich.text import Text
 
     for matching in ("strict", "relaxed"):
@@ -154,7 +154,7 @@ def _gains(quality: Metrics) -> Iterator[Text]:
             style, verdict = "red", "below zero"
         yield Text.assemble(
             (f"net gain, {matching}: ", "bold"),
-            f"{gain['value']:+d} of {gain['samples']:,} samples "
+            f"{gain['value']:+d} of {gain['samples']:,} {counted} "
             f"(fix {became['fix']['numerator']}, break {became['break']['numerator']}), "
             f"95 % interval {low:+.0f} to {high:+.0f}, ",
             (verdict, style),
@@ -326,7 +326,8 @@ def _percent(value: float | None) -> str:
 
 
 def _points(value: float) -> str:
-    return f"{100 * value:+.1f}"
+    shown = f"{100 * value:+.1f}"
+    return "0.0" if float(shown) == 0 else shown
 
 
 def _difference(one: float | None, two: float | None) -> str:

@@ -25,6 +25,7 @@ class RunProgress:
         self._started = time.monotonic()
         self._shown = 0.0
         self._last: Progress | None = None
+        self._drawn: Progress | None = None
         self._bar: Bar | None = None
         if console.is_terminal:
             self._bar = Bar(
@@ -49,7 +50,7 @@ class RunProgress:
         trace: TracebackType | None,
     ) -> None:
         """Draw once more and stop."""
-        if self._last:
+        if self._last and self._last != self._drawn:
             self._draw(self._last)
         if self._bar:
             self._bar.stop()
@@ -63,6 +64,7 @@ class RunProgress:
             self._draw(progress)
 
     def _draw(self, progress: Progress) -> None:
+        self._drawn = progress
         facts = self._facts(progress)
         if self._bar:
             self._bar.update(

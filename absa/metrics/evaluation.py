@@ -70,7 +70,7 @@ class Part:
             "dead_gates": self.gates.dead(),
             "vacuous_metrics": [
                 name
-                for name, value in flat({"quality": quality, "process": process})
+                for name, value in flat({"quality": _overall(quality), **process})
                 if isinstance(value, Mapping) and value["rate"] is None
             ],
             "warnings": alarms(process),
@@ -101,11 +101,13 @@ def evaluate(directory: Path | str) -> dict[str, Any]:
     directory = Path(directory)
     manifest = read_manifest(directory)
     pipeline = _settings(directory, manifest)
-    everything, seeds = Part(pipeline), dict[int, Part]()
+    everything = Part(pipeline)
+    seeds: dict[int, Part] = {}
     unsound: dict[str, None] = {}
+    several = len(manifest.get("seeds", ())) > 1
     for output, card in records(directory):
         part = seeds.setdefault(card["seed"], Part(pipeline))
-        _add(output, card, (everything, part), unsound)
+        _add(output, card, [everything, part] if several else [everything], unsound)
     if unsound:
         raise GoldError(list(unsound))
     counts = manifest.get("counts", {})
@@ -122,7 +124,8 @@ def evaluate(directory: Path | str) -> dict[str, Any]:
         **everything.summary(),
     }
     metrics["notes"] = [*_run_notes(manifest), *metrics["notes"]]
-    if len(seeds) > 1:
+    if several:
+        metrics["notes"].append("several seeds: what is not per seed or a mean is over all of them")
         metrics["per_seed"] = {str(seed): seeds[seed].summary() for seed in sorted(seeds)}
         metrics["mean_over_seeds"] = means(metrics["per_seed"])
     return metrics
@@ -138,7 +141,7 @@ def write(directory: Path | str, metrics: Mapping[str, Any]) -> None:
 def _add(
     output: FinalOutput,
     card: Mapping[str, Any],
-    parts: tuple[Part, Part],
+    parts: list[Part],
     unsound: dict[str, None],
 ) -> None:
     gold = card["gold"]
@@ -259,18 +262,27 @@ def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
             yield here, inner
 
 
+def _measured(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What a flat view shows; the process metrics go by their own names."""
+    return {"quality": part["quality"] or {}, **part["process"], "cost": part["cost"]}
+
+
+def _overall(quality: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Quality without its breakdown: a group may well have nothing to count."""
+    return {name: value for name, value in (quality or {}).items() if name != "breakdown"}
+
+
 def means(per_seed: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Mean and standard deviation over seeds of every number that all of them have."""
+    """Mean and standard deviation of every number over the `n` seeds that have it."""
     values: dict[str, list[float]] = {}
     for part in per_seed.values():
-        for name, found in flat({k: part[k] for k in ("quality", "process", "cost") if part[k]}):
+        for name, found in flat(_measured(part)):
             number = found["rate"] if isinstance(found, Mapping) else found
             if number is not None:
                 values.setdefault(name, []).append(float(number))
     return {
-        name: {"mean": fmean(v), "sd": stdev(v), "min": min(v), "max": max(v)}
+        name: {"mean": fmean(v), "sd": stdev(v) if len(v) > 1 else None, "n": len(v)}
         for name, v in values.items()
-        if len(v) == len(per_seed)
     }
 
 
@@ -278,9 +290,9 @@ def table(metrics: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the CSV: one per metric and seed, and their means."""
     yield _csv_line("metric", "seed", "numerator", "denominator", "value")
     seeds = metrics["seeds"]
-    parts = metrics.get("per_seed") or {str(seeds[0]) if seeds else "": metrics}
+    parts = metrics.get("per_seed") or {str(seeds[0] if seeds else ""): metrics}
     for seed, part in parts.items():
-        for name, found in flat({k: part[k] for k in ("quality", "process", "cost") if part[k]}):
+        for name, found in flat(_measured(part)):
             if isinstance(found, Mapping):
                 value = found["rate"]
                 yield _csv_line(name, seed, found["numerator"], found["denominator"], value)

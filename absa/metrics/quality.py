@@ -130,6 +130,10 @@ def _groups(
     yield "domain", domain or NOT_STATED
 
 
+def _counters() -> dict[Matching, Counter[str]]:
+    return {matching: Counter() for matching in _CHANGE_MATCHINGS}
+
+
 @dataclass
 class QualityTally:
     """Sums over samples."""
@@ -142,9 +146,9 @@ class QualityTally:
     stage1_labels: Classes = field(default_factory=Classes)
     final_labels: Classes = field(default_factory=Classes)
     label_sources: Counter[str] = field(default_factory=Counter)
-    changes: dict[Matching, Counter[str]] = field(default_factory=dict)
+    changes: dict[Matching, Counter[str]] = field(default_factory=_counters)
     # Per uid, because with several seeds a sample is drawn with all its runs.
-    gains: dict[Matching, Counter[str]] = field(default_factory=dict)
+    gains: dict[Matching, Counter[str]] = field(default_factory=_counters)
     tuple_changes: Counter[str] = field(default_factory=Counter)
 
     def add(self, sample: ScoredSample) -> None:
@@ -163,9 +167,9 @@ class QualityTally:
         self.tuple_changes.update(sample.tuple_changes)
         for matching in _CHANGE_MATCHINGS:
             became = sample.change(matching)
-            self.changes.setdefault(matching, Counter())[became] += 1
+            self.changes[matching][became] += 1
             gain = (became == "fix") - (became == "break")
-            self.gains.setdefault(matching, Counter())[sample.uid] += gain
+            self.gains[matching][sample.uid] += gain
 
     @property
     def gold_terms(self) -> int:
@@ -192,15 +196,16 @@ class QualityTally:
         right = {"stage1": ("keep", "break"), "final": ("keep", "fix")}
         return {
             stage: {
-                matching: rate(sum(became[name] for name in names), became.total())
-                for matching, became in self.changes.items()
+                matching: rate(sum(self.changes[matching][n] for n in names), self.with_aspects)
+                for matching in _CHANGE_MATCHINGS
             }
             for stage, names in right.items()
         }
 
     def _changes(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for matching, became in self.changes.items():
+        for matching in _CHANGE_MATCHINGS:
+            became = self.changes[matching]
             counts = {name: rate(became[name], became.total()) for name in CHANGES}
             gain = net_gain(self.gains[matching], became.total())
             found[matching] = {**counts, "net_gain": gain}

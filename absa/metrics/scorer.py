@@ -9,7 +9,7 @@
 | matching  | two aspects (and opinions) agree if                                             |
 |-----------|---------------------------------------------------------------------------------|
 | `strict`  | their keys are equal                                                            |
-| `relaxed` | their keys are equal, or their spans overlap by at least half of their union    |
+| `relaxed` | their spans overlap by at least half of their union; without a place, as strict |
 | `span`    | they stand at exactly the same place, as in SemEval 2014 and ASTE               |
 
 Relaxed matches are one to one, as many as can be. A unit counts once per sample. Tuples without a
@@ -163,9 +163,10 @@ def matches(
     said: Units, true: Units, level: Level, matching: Matching
 ) -> list[tuple[Hashable, Hashable]]:
     """Which predicted unit is which gold unit: one to one, as many as can be."""
-    same = [unit for unit in said if unit in true]
-    if matching != "relaxed" or len(same) in (len(said), len(true)):
-        return [(unit, unit) for unit in same]
+    if matching != "relaxed":
+        return [(unit, unit) for unit in said if unit in true]
+    if not said or not true:
+        return []
     rows, columns = list(said), list(true)
     # An equal unit is worth a little more than a near one, all of that less than one match more.
     bonus = 1 / (1 + min(len(rows), len(columns)))
@@ -206,22 +207,24 @@ def _rest(level: Level, polarity: str, opinion: Hashable) -> tuple[Hashable, ...
 
 
 def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) -> bool:
-    """Whether two units are equal, or differ in nothing but how far their words reach."""
+    """Whether two units differ in nothing but how far their words reach."""
     return any(
-        (a.key == b.key or _overlaps(a.span, b.span))
+        _close(a.span, b.span, same=a.key == b.key)
         and (level == "aspect" or a.polarity == b.polarity)
         and (
             level != "triplet"
-            or a.opinion == b.opinion
-            or _overlaps(a.opinion_span, b.opinion_span)
+            or _close(a.opinion_span, b.opinion_span, same=a.opinion == b.opinion)
         )
         for a in said
         for b in true
     )
 
 
-def _overlaps(one: Place | None, other: Place | None) -> bool:
-    return one is not None and other is not None and reaches(overlap(one, other), MIN_OVERLAP)
+def _close(one: Place | None, other: Place | None, *, same: bool) -> bool:
+    """Whether two places overlap enough; where one is not known, their words must be the same."""
+    if one is None or other is None:
+        return same
+    return reaches(overlap(one, other), MIN_OVERLAP)
 
 
 def _polarities(

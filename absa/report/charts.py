@@ -50,7 +50,7 @@ def _bar(row: Bar, whole: int, longest: int) -> Markup:
     return el("li", el("div", inside, class_=kind))
 
 
-_SIZE, _LEFT, _TOP = 220, 40, 12
+_SIZE, _LEFT, _TOP = 220, 52, 12
 
 
 def reliability(title: str, data: Reliability) -> Markup:

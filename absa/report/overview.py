@@ -76,6 +76,7 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _section("The Moderator's rules", MODERATOR, runs, _rules),
         _section("Calibration", CALIBRATION, runs, _calibration),
         _section("Cost by node", COST, runs, _cost),
+        _section("What to keep in mind", ALARMS, runs, _alarms) if _evaluated(runs) else None,
         _graphs(runs),
         _settings(runs),
         id="overview",
@@ -97,6 +98,7 @@ CALIBRATION = (
     "How often answers of a given confidence are right. On the diagonal a confidence means what it "
     "says; below it the answers are too sure of themselves. Larger dots hold more answers."
 )
+ALARMS = "What the evaluation warns of, and what never happened although it could have."
 COST = "The calls of the analysed samples. Latency is per call."
 
 
@@ -166,8 +168,8 @@ def _problems(runs: Sequence[Shown]) -> Markup | None:
 
 
 def _signed(value: float, digits: int = 3) -> str:
-    text = f"{value:+.{digits}f}" if digits else f"{value:+.0f}"
-    return text.replace("-", "−")
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "−") if text.strip("+-0.") else text[1:]
 
 
 def _interval(low: float, high: float) -> str:
@@ -193,8 +195,8 @@ def _tiles(run: Shown) -> Markup:
         _tile(
             "Changed",
             f"{tally.changed:,}",
-            f"{percent(tally.changed, tally.samples)} of the samples; "
-            f"{tally.label_changed:,} labels",
+            f"{percent(tally.changed, tally.samples)} of the samples · "
+            f"tuples {tally.tuples_changed:,}, label {tally.label_changed:,}",
             run.href(changed="1"),
         ),
         _tile(
@@ -218,7 +220,7 @@ def _tiles(run: Shown) -> Markup:
 
 
 def _is_main(score: Score) -> bool:
-    return score.name in ("Pair F1", "Label macro-F1", "Label accuracy")
+    return score.name in ("Pair F1", "Label accuracy")
 
 
 def _score_tile(score: Score) -> Markup:
@@ -468,6 +470,17 @@ def _cost_row(name: str, cost: NodeCost) -> Markup:
     return el("tr", el("th", name, scope="row"), [el("td", cell) for cell in cells], class_=kind)
 
 
+def _evaluated(runs: Sequence[Shown]) -> bool:
+    return any(run.headline and run.headline.alarms for run in runs)
+
+
+def _alarms(run: Shown) -> Markup:
+    alarms = run.headline.alarms if run.headline else ()
+    if not alarms:
+        return el("p", "Nothing.", class_="quiet")
+    return el("ul", [el("li", text) for text in alarms], class_="short-list")
+
+
 def _graphs(runs: Sequence[Shown]) -> Markup:
     drawn: dict[str, list[str]] = {}
     for run in runs:
@@ -533,7 +546,9 @@ def _run_facts(run: Shown) -> dict[str, str]:
         f"order: {', '.join(map(str, debate.get('order') or []))}"
         if pipeline.get("enable_debate")
         else "none",
-        "Gate": ", ".join(f"{k} {v}" for k, v in override.items() if not isinstance(v, dict)),
+        "Gate": ", ".join(
+            f"{k} {str(v).lower()}" for k, v in override.items() if not isinstance(v, dict)
+        ),
         "Moderator": ", ".join((pipeline.get("moderator") or {}).get("rules") or []),
         "Backend": " ".join(str(backend[k]) for k in ("kind", "model") if backend.get(k)),
         "Temperature": backend.get("temperature"),

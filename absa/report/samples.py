@@ -51,6 +51,7 @@ def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
         "a": f"{meta.adopt_decision}:{meta.adopt_reason}"
         if output.analysis_flags.stage2_executed
         else None,
+        "r": list(output.moderator.applied_rules) if output.moderator else [],
         "ch": output.analysis_flags.correction_occurred or result.label != output.stage1_ate.label,
         "x": {"positive", "negative"} <= set(polarities),
         "d": any(r.pos_score and r.neg_score for r in meta.override_gate),

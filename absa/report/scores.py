@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ class Headline:
 
     scores: tuple[Score, ...]
     gain: Gain | None
+    alarms: tuple[str, ...] = ()
 
 
 # What is shown, and where it stands below a stage.
@@ -58,17 +60,38 @@ def headline(metrics: dict[str, Any] | None) -> Headline | None:
         two = number(dig(quality, "final", *path))
         if one is not None and two is not None:
             scores.append(Score(name, one, two))
-    found = Headline(tuple(scores), gain(dig(quality, "changes", "strict", "net_gain")))
-    return found if scores else None
+    net = gain(dig(quality, "changes", "strict", "net_gain"))
+    return Headline(tuple(scores), net, tuple(alarms(metrics))) if scores else None
+
+
+def alarms(metrics: dict[str, Any]) -> Iterator[str]:
+    """What a reader of the scores must know, one sentence each."""
+    for key in ("warnings", "notes"):
+        for found in _list(metrics.get(key)):
+            if isinstance(found, dict):
+                found = found.get("message") or ", ".join(f"{k} {v}" for k, v in found.items())
+            yield _sentence(str(found))
+    dead = [f for f in _list(metrics.get("dead_gates")) if isinstance(f, dict)]
+    if dead:
+        names = ", ".join(f"{f.get('gate')} ({f.get('reached')})" for f in dead)
+        yield f"Never fired, although reached so many times: {names}."
+    if vacuous := _list(metrics.get("vacuous_metrics")):
+        yield f"Rates with nothing to count: {', '.join(map(str, vacuous))}."
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def gain(found: Any) -> Gain | None:
     """A net gain with its interval."""
-    value, ends = number(dig(found, "value")), dig(found, "interval95")
-    if value is None or not isinstance(ends, list) or len(ends) != 2:
-        return None
-    low, high = number(ends[0]), number(ends[1])
-    return None if low is None or high is None else Gain(value, low, high)
+    value = number(dig(found, "value"))
+    low, high = (number(dig(found, "interval95", end)) for end in ("low", "high"))
+    return None if value is None or low is None or high is None else Gain(value, low, high)
 
 
 def dig(value: Any, *path: str) -> Any:

@@ -94,6 +94,7 @@ class Tally:
     samples: int = 0
     with_gold: int = 0
     changed: int = 0
+    tuples_changed: int = 0
     label_changed: int = 0
     stage2: int = 0
     reached_gate: int = 0
@@ -113,8 +114,11 @@ class Tally:
         output, meta = entry.output, entry.output.meta
         self.samples += 1
         self.with_gold += found.pairs is not None or found.label is not None
-        self.changed += output.analysis_flags.correction_occurred
-        self.label_changed += output.final_result.label != output.stage1_ate.label
+        tuples = output.analysis_flags.correction_occurred
+        label = output.final_result.label != output.stage1_ate.label
+        self.changed += tuples or label
+        self.tuples_changed += tuples
+        self.label_changed += label
         self.languages[output.lang] += 1
         self.reached_gate += bool(meta.override_gate)
         self.gated += any(r.applied for r in meta.override_gate)

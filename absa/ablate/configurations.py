@@ -1,0 +1,147 @@
+"""Which configurations are compared, and which of them is the debate, the single call, the vote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from absa.config import load_settings
+from schemas.errors import InputError
+from schemas.settings import Settings
+
+DEFAULT_NAMES = (
+    "default",
+    "abl_no_debate",
+    "abl_no_debate_override",
+    "abl_no_validator",
+    "abl_no_stage2",
+    "abl_no_moderator",
+    "baseline_single",
+    "baseline_vote",
+)
+CONSTANT = "constant"
+LEXICON = "lexicon"
+
+_LEXICON: Mapping[str, object] = {
+    "backend.kind": "offline",
+    "pipeline.protocol": "debate",
+    "pipeline.enable_validator": False,
+    "pipeline.enable_debate": False,
+    "pipeline.enable_debate_override": False,
+    "pipeline.enable_stage2": False,
+    "pipeline.enable_moderator": False,
+}
+
+
+class AblationError(InputError):
+    """What was asked for cannot be compared. Wrong use; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One column of the comparison. Without settings it is `constant`, which runs nothing."""
+
+    name: str
+    settings: Settings | None
+
+    @property
+    def protocol(self) -> str:
+        """The pipeline's protocol."""
+        return self.settings.pipeline.protocol if self.settings else CONSTANT
+
+    @property
+    def debates(self) -> bool:
+        """Whether agents talk to each other in it."""
+        pipeline = self.settings.pipeline if self.settings else None
+        return bool(pipeline and pipeline.protocol == "debate" and pipeline.enable_debate)
+
+
+def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configuration]:
+    """Read the configurations; each is named by its file's stem.
+
+    Raises:
+        AblationError: Two have one name or the same settings.
+        SettingsError: A file or an override cannot be used.
+    """
+    found: dict[str, Configuration] = {}
+    for given in names:
+        name = given if given in (CONSTANT, LEXICON) else Path(given).stem
+        if name in found:
+            raise AblationError(
+                f"two configurations are called {name!r}: names are file stems, and each has a "
+                "directory of its own; rename one of the files"
+            )
+        found[name] = Configuration(name, _settings(given, overrides))
+    _refuse_twins(list(found.values()))
+    return list(found.values())
+
+
+def _settings(given: str, overrides: Mapping[str, object]) -> Settings | None:
+    if given == CONSTANT:
+        return None
+    if given == LEXICON:
+        return load_settings(None, {**overrides, **_LEXICON})
+    return load_settings(given, overrides)
+
+
+def _refuse_twins(configurations: Sequence[Configuration]) -> None:
+    """Equal settings give equal answers: comparing them would measure nothing."""
+    seen: dict[str, str] = {}
+    for one in configurations:
+        if one.settings is None:
+            continue
+        settings = json.dumps(one.settings.model_dump(mode="json"), sort_keys=True)
+        twin = seen.setdefault(settings, one.name)
+        if twin != one.name:
+            raise AblationError(
+                f"{twin} and {one.name} have the same settings, so there is nothing to compare; "
+                "leave one out (or the --set that makes them equal)"
+            )
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Who is compared with what. A baseline that is not there is None."""
+
+    debate: str
+    single: str | None
+    vote: str | None
+
+
+def roles(
+    configurations: Sequence[Configuration],
+    debate: str | None = None,
+    single: str = "single",
+    vote: str = "vote",
+) -> Roles:
+    """Find the debate and its baselines, by name or (the baselines) by protocol.
+
+    Raises:
+        AblationError: There is no debate, or a name that was asked for is not there.
+    """
+    names = [c.name for c in configurations]
+    if debate is not None and debate not in names:
+        raise AblationError(f"--debate {debate}: not among the configurations {', '.join(names)}")
+    if debate is None:
+        held = [c.name for c in configurations if c.debates]
+        if not held:
+            raise AblationError(
+                "no configuration holds a debate: add one, such as default, or name with --debate "
+                "the one that the others are compared with"
+            )
+        debate = "default" if "default" in held else held[0]
+    others = [c for c in configurations if c.name != debate]
+    return Roles(debate, _baseline(others, single, "single"), _baseline(others, vote, "vote"))
+
+
+def _baseline(others: Sequence[Configuration], asked: str, protocol: str) -> str | None:
+    for one in others:
+        if one.name == asked:
+            return one.name
+    if asked != protocol:
+        option = "--baseline" if protocol == "single" else "--vote"
+        known = ", ".join(c.name for c in others)
+        raise AblationError(f"{option} {asked}: not among the other configurations {known}")
+    return next((c.name for c in others if c.protocol == protocol), None)

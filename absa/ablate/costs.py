@@ -1,0 +1,128 @@
+"""What each configuration costs by itself, although together they pay for equal calls once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from absa.ablate.configurations import Configuration
+from absa.metrics.cost import CostTally
+from absa.metrics.evaluation import records
+from schemas.output import FinalOutput
+from schemas.records import CallRecord
+from schemas.settings import Settings
+
+Key = tuple[Any, ...]
+Paid = tuple[dict[str, int] | None, float]
+
+
+def key_of(call: CallRecord, settings: Settings) -> Key:
+    """What makes two calls the same call."""
+    role = settings.backend.role(call.node)
+    is_vote = call.node == "extract" and settings.pipeline.protocol == "vote"
+    temperature = settings.pipeline.vote.temperature if is_vote else role.temperature
+    # Where a model takes no seed, repeated calls are still calls of their own.
+    which: Any = ("turn", call.turn) if call.seed is None else call.seed
+    asked = (role.model, role.base_url, temperature, call.model, call.node)
+    return (*asked, call.prompt_sha256, which)
+
+
+def costs(
+    out: Path, configurations: Sequence[Configuration], uids: Iterable[str]
+) -> dict[str, dict[str, Any]]:
+    """The cost of each configuration on the compared samples.
+
+    A call that another configuration paid for is counted at what it cost there, so that the cost
+    of a configuration is that of running it alone. An answer that an earlier run paid for has no
+    known cost.
+    """
+    wanted = set(uids)
+    paid: dict[Key, Paid] = {}
+    for one in configurations:
+        if one.settings is not None:
+            for output, _ in records(out / one.name):
+                for call in output.process_trace:
+                    if not call.cached:
+                        paid[key_of(call, one.settings)] = (call.usage, call.latency_ms)
+    found = {}
+    for one in configurations:
+        if one.settings is None:
+            found[one.name] = _summary(CostTally(), 0, 0, None)
+            continue
+        tally = CostTally()
+        hits = unknown = 0
+        answers = _Answers()
+        for output, _ in records(out / one.name):
+            hits += sum(call.cached for call in output.process_trace)
+            if output.uid not in wanted:
+                continue
+            calls = [_alone(call, one.settings, paid) for call in output.process_trace]
+            unknown += sum(call.cached for call in calls)
+            tally.add(calls)
+            answers.add(output, one.settings)
+        found[one.name] = _summary(tally, hits, unknown, answers)
+    return found
+
+
+def _alone(call: CallRecord, settings: Settings, paid: dict[Key, Paid]) -> CallRecord:
+    """A call as it would have been without a cache; still `cached` if nobody here paid for it."""
+    if not call.cached or (spent := paid.get(key_of(call, settings))) is None:
+        return call
+    usage, latency = spent
+    changes = {"usage": usage, "latency_ms": latency, "cached": False, "attempts": 1}
+    return call.model_copy(update=changes)
+
+
+class _Answers:
+    """How many different calls a sample makes, and whether repeated ones say different things."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.distinct = 0
+        self.repeated = 0
+        self.unanimous = 0
+
+    def add(self, output: FinalOutput, settings: Settings) -> None:
+        calls = output.process_trace
+        self.samples += 1
+        self.distinct += len({key_of(call, settings) for call in calls})
+        votes = [c for c in calls if c.node == "extract"]
+        if len(votes) > 1:
+            self.repeated += 1
+            said = {json.dumps(c.output, sort_keys=True, ensure_ascii=False) for c in votes}
+            self.unanimous += len(said) == 1
+
+
+def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None) -> dict[str, Any]:
+    """Per sample, and in all. What is not known is null."""
+    spent = tally.summary()
+    each = spent["per_sample"]
+    no_calls = answers is None
+    tokens = [each[f"{kind}_tokens"]["rate"] for kind in ("prompt", "completion")]
+    known = not unknown
+
+    def shown(value: float | None) -> float | None:
+        return 0.0 if no_calls else value if known else None
+
+    return {
+        "per_sample": {
+            "calls": 0.0 if no_calls else each["calls"]["rate"],
+            "distinct_calls": answers.distinct / answers.samples if answers else 0.0,
+            "prompt_tokens": shown(tokens[0]),
+            "completion_tokens": shown(tokens[1]),
+            "cost_usd": shown(each["cost_usd"]),
+            "latency_ms": shown(each["latency_ms"]),
+            "critical_path_ms": shown(each["critical_path_ms"]),
+        },
+        "calls": spent["calls"],
+        "cache_hits": hits,
+        "calls_of_unknown_cost": unknown,
+        "longest_chain_of_calls": spent["longest_chain_of_calls"],
+        "repeated_calls_unanimous": (
+            {"numerator": answers.unanimous, "denominator": answers.repeated}
+            if answers and answers.repeated
+            else None
+        ),
+    }

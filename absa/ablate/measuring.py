@@ -1,0 +1,163 @@
+"""Run directories as numbers per sample, of the samples that every configuration analysed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from absa.ablate.configurations import AblationError, Configuration
+from absa.ablate.constant import Constant
+from absa.ablate.statistics import Floats
+from absa.metrics import GoldError
+from absa.metrics.evaluation import read_manifest, records
+from absa.metrics.normalise import Normaliser
+from absa.metrics.quality import ScoredSample, score_sample, scores_itself
+from absa.metrics.scorer import Level, Matching, Score, score
+from schemas.output import FinalOutput
+from schemas.sample import GoldAspect
+
+PRIMARY = "pair_strict_f1"
+_TUPLES: dict[str, tuple[Level, Matching]] = {
+    PRIMARY: ("pair", "strict"),
+    "pair_relaxed_f1": ("pair", "relaxed"),
+    "aspect_strict_f1": ("aspect", "strict"),
+}
+METRICS = (*_TUPLES, "label_accuracy")
+TITLES = {
+    PRIMARY: "pair F1, strict",
+    "pair_relaxed_f1": "pair F1, relaxed",
+    "aspect_strict_f1": "term F1, strict",
+    "label_accuracy": "label accuracy",
+}
+
+Row = tuple[Floats, bool]
+"""Numerator and denominator per metric, and whether the sample's tuples are exactly the gold's."""
+
+
+@dataclass
+class Measured:
+    """The samples that all configurations analysed and that have gold."""
+
+    names: list[str]
+    uids: list[str]
+    numbers: Floats
+    """Samples x configurations x metrics x (numerator, denominator)."""
+    exact: NDArray[np.bool_]
+    """Samples x configurations."""
+    counts: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    def has(self, metric: str) -> bool:
+        """Whether there was anything to count for a metric."""
+        return bool(self.numbers[:, :, METRICS.index(metric), 1].sum() > 0)
+
+
+def row(final: Score | None, label: str, gold_label: str | None) -> Row:
+    """The numbers of one sample."""
+    numbers = np.zeros((len(METRICS), 2))
+    if final is not None:
+        for at, what in enumerate(_TUPLES.values()):
+            found = final.found[what]
+            numbers[at] = 2 * found.right, found.predicted + found.gold
+    if gold_label is not None:
+        numbers[-1] = label == gold_label, 1
+    return numbers, final is not None and final.right("strict")
+
+
+def scored(output: FinalOutput, gold: Mapping[str, Any] | None) -> ScoredSample | None:
+    """Score a sample by the one scorer; None without gold aspects to score by.
+
+    Raises:
+        GoldError: The gold does not score 1.0 against itself.
+    """
+    if gold is None or gold["incomplete"] or gold["aspects"] is None:
+        return None
+    aspects = gold_aspects(gold)
+    if not scores_itself(output, aspects):
+        raise GoldError([output.uid])
+    return score_sample(output, aspects, gold["label"], None)
+
+
+def gold_aspects(gold: Mapping[str, Any]) -> list[GoldAspect]:
+    """The gold aspects of a scorecard."""
+    return [GoldAspect.model_validate(a) for a in gold["aspects"]]
+
+
+def measure(
+    out: Path, configurations: Sequence[Configuration], constant: Constant | None
+) -> Measured:
+    """Read the runs of a study and keep what can be compared.
+
+    Raises:
+        AblationError: Nothing can be compared.
+        RunError: A run's files do not fit together.
+    """
+    rows: dict[str, dict[str, Row]] = {}
+    analysed: dict[str, int] = {}
+    failed: dict[str, int] = {}
+    without_gold: set[str] = set()
+    for one in configurations:
+        if one.settings is None:
+            continue
+        first = not rows
+        mine: dict[str, Row] = {}
+        for output, card in records(out / one.name):
+            sample = scored(output, card["gold"])
+            if sample is None:
+                without_gold.add(output.uid)
+                continue
+            mine[output.uid] = row(sample.final, sample.final_label, sample.gold_label)
+            if first and constant is not None:
+                said = _constant_row(constant, output, card["gold"], sample.gold_label)
+                rows.setdefault("constant", {})[output.uid] = said
+        rows[one.name] = mine
+        analysed[one.name] = len(mine)
+        failed[one.name] = int(read_manifest(out / one.name)["counts"]["failed"])
+    names = [c.name for c in configurations]
+    shared = [u for u in next(iter(rows.values())) if all(u in rows[n] for n in names)]
+    if len(shared) < 2:
+        raise AblationError(
+            f"{len(shared)} samples with gold were analysed by all configurations: a comparison "
+            "needs at least two"
+        )
+    counts = {
+        "compared": len(shared),
+        "without_gold": len(without_gold),
+        "scored": analysed,
+        "failed": failed,
+        "left_out": len({u for mine in rows.values() for u in mine}) - len(shared),
+    }
+    return Measured(
+        names=names,
+        uids=shared,
+        numbers=np.array([[rows[n][u][0] for n in names] for u in shared]),
+        exact=np.array([[rows[n][u][1] for n in names] for u in shared]),
+        counts=counts,
+        notes=list(_notes(counts)),
+    )
+
+
+def _constant_row(
+    constant: Constant, output: FinalOutput, gold: Mapping[str, Any], label: str | None
+) -> Row:
+    true = Normaliser(output.text, output.lang).gold(gold_aspects(gold))
+    return row(score(constant.said(output.text, output.lang), true), constant.label, label)
+
+
+def _notes(counts: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if counts["left_out"]:
+        short = ", ".join(f"{name} {n}" for name, n in counts["failed"].items() if n)
+        why = f" (failed: {short})" if short else ""
+        notes.append(
+            f"{counts['left_out']} samples were not analysed by every configuration and are not "
+            f"compared{why}"
+        )
+    if counts["without_gold"]:
+        notes.append(f"{counts['without_gold']} samples have no gold to score by")
+    return notes

@@ -1,0 +1,253 @@
+"""From run directories to `ablation.json`, tables and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from absa.ablate import statistics
+from absa.ablate.configurations import Configuration, Roles
+from absa.ablate.constant import Constant
+from absa.ablate.costs import costs
+from absa.ablate.measuring import METRICS, PRIMARY, Measured, measure
+from absa.ablate.sweep import WARNING, Point, sweep
+from absa.ablate.tables import csv_lines, tables
+from absa.ablate.verdict import Against, Spent, decide
+from absa.metrics import SCORER_VERSION
+from absa.metrics.evaluation import flat
+from absa.runs.artefacts import write_json, write_lines
+from absa.scorecard import rate
+
+FILE = "ablation.json"
+VERDICT = "verdict.md"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared, and how."""
+
+    out: Path
+    configurations: Sequence[Configuration]
+    roles: Roles
+    constant: Constant | None = None
+    resamples: int = statistics.RESAMPLES
+    seed: int = 0
+    notes: Sequence[str] = ()
+
+
+def study(asked: Study) -> dict[str, Any]:
+    """Compare the finished runs in `asked.out`.
+
+    Raises:
+        AblationError: Nothing can be compared.
+        RunError: A run's files do not fit together.
+        GoldError: The gold does not score 1.0 against itself.
+    """
+    measured = measure(asked.out, asked.configurations, asked.constant)
+    spent = costs(asked.out, asked.configurations, measured.uids)
+    at = measured.names.index(asked.roles.debate)
+    scores, differences = statistics.bootstrap(
+        measured.numbers, at, resamples=asked.resamples, seed=asked.seed
+    )
+    compared = _comparisons(asked, measured, at, differences)
+    found: dict[str, Any] = {
+        "scorer_version": SCORER_VERSION,
+        "bootstrap": {
+            "resamples": asked.resamples,
+            "seed": asked.seed,
+            "interval": statistics.CONFIDENCE,
+            "method": "percentile",
+        },
+        "roles": {
+            "debate": asked.roles.debate,
+            "single": asked.roles.single,
+            "vote": asked.roles.vote,
+        },
+        "samples": measured.counts,
+        "configurations": [
+            {
+                "name": one.name,
+                "protocol": one.protocol,
+                "settings": one.settings.model_dump(mode="json") if one.settings else None,
+                "scores": {
+                    metric: _value(scores, number, k) if measured.has(metric) else None
+                    for k, metric in enumerate(METRICS)
+                },
+                "exact_match": rate(int(measured.exact[:, number].sum()), len(measured.uids)),
+                "cost": spent[one.name],
+            }
+            for number, one in enumerate(asked.configurations)
+        ],
+        "comparisons": compared,
+        "constant": asked.constant.as_json() if asked.constant else None,
+    }
+    verdict = decide(
+        asked.roles.debate,
+        _spent(spent[asked.roles.debate]),
+        len(measured.uids),
+        _against(compared, asked.roles.single, spent),
+        _against(compared, asked.roles.vote, spent),
+    )
+    found["verdict"] = verdict.as_json()
+    found["notes"] = [*asked.notes, *measured.notes, *verdict.notes, *_doubts(asked, spent)]
+    return found
+
+
+def explore(
+    directory: Path,
+    points: Sequence[Point],
+    *,
+    uids: Sequence[str] | None = None,
+    resamples: int = statistics.RESAMPLES,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """A sweep over recorded answers, as a part of `ablation.json`."""
+    return sweep(
+        directory, points, uids=uids, resamples=resamples, seed=seed, on_progress=on_progress
+    )
+
+
+def _comparisons(
+    asked: Study, measured: Measured, at: int, differences: statistics.Interval
+) -> list[dict[str, Any]]:
+    primary = METRICS.index(PRIMARY)
+    found = []
+    for other, name in enumerate(measured.names):
+        if other == at:
+            continue
+        numbers = measured.numbers[:, :, primary]
+        p = statistics.randomisation(
+            numbers[:, at], numbers[:, other], resamples=asked.resamples, seed=asked.seed
+        )
+        error = float(differences.error[other, primary])
+        found.append(
+            {
+                "other": name,
+                "differences": {
+                    metric: _value(differences, other, k) if measured.has(metric) else None
+                    for k, metric in enumerate(METRICS)
+                },
+                "p": p,
+                "standard_error": error,
+                "smallest_shown": statistics.smallest_shown(error),
+                "mcnemar": statistics.mcnemar(measured.exact[:, at], measured.exact[:, other]),
+            }
+        )
+    for one, p in zip(found, statistics.holm([c["p"] for c in found]), strict=True):
+        one["p_holm"] = p
+    exact = statistics.holm([c["mcnemar"]["p"] for c in found])
+    for one, p in zip(found, exact, strict=True):
+        one["mcnemar"]["p_holm"] = p
+    return found
+
+
+def _value(interval: statistics.Interval, one: int, metric: int) -> dict[str, float]:
+    return {name: float(getattr(interval, name)[one, metric]) for name in ("value", "low", "high")}
+
+
+def _spent(cost: Mapping[str, Any]) -> Spent:
+    each = cost["per_sample"]
+    return Spent(each["distinct_calls"], each["cost_usd"])
+
+
+def _against(
+    compared: Sequence[Mapping[str, Any]], name: str | None, spent: Mapping[str, Any]
+) -> Against | None:
+    if name is None:
+        return None
+    found = next(c for c in compared if c["other"] == name)
+    strict = found["differences"][PRIMARY]
+    return Against(
+        name=name,
+        difference=strict["value"],
+        low=strict["low"],
+        high=strict["high"],
+        p_holm=found["p_holm"],
+        smallest_shown=found["smallest_shown"],
+        relaxed_difference=found["differences"]["pair_relaxed_f1"]["value"],
+        spent=_spent(spent[name]),
+    )
+
+
+def _doubts(asked: Study, spent: Mapping[str, Any]) -> list[str]:
+    """What a reader of the costs must know."""
+    notes = []
+    for name, cost in spent.items():
+        if unknown := cost["calls_of_unknown_cost"]:
+            notes.append(
+                f"{name}: {unknown} answers were paid for by an earlier run, so its cost is not "
+                "known; --own-cache asks for them anew"
+            )
+    vote = asked.roles.vote
+    same = spent[vote]["repeated_calls_unanimous"] if vote else None
+    if same and same["numerator"] == same["denominator"]:
+        notes.append(
+            f"{vote}: all calls of a sample gave the same answer in every sample, so the vote is "
+            "one call made several times (does the backend sample at all?)"
+        )
+    return notes
+
+
+# Files -------------------------------------------------------------------------------------------
+
+
+def write(out: Path, found: Mapping[str, Any]) -> list[Path]:
+    """Write everything into the directory of the study; which files."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / FILE, dict(found))
+    written = [out / FILE]
+    made = tables(found)
+    for table in made:
+        lines = {
+            "csv": csv_lines(_csv_rows(table.name, found)),
+            "md": table.markdown(),
+            "tex": table.latex(),
+        }
+        for suffix, text in lines.items():
+            path = out / f"{table.name}.{suffix}"
+            write_lines(path, text)
+            written.append(path)
+    write_lines(out / VERDICT, _verdict_lines(found, [t.markdown() for t in made]))
+    return [*written, out / VERDICT]
+
+
+def _csv_rows(table: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same rows with every number in full, under dotted names."""
+    match table:
+        case "scores":
+            parts = [
+                {"name": c["name"], "scores": c["scores"], "exact_match": c["exact_match"]}
+                for c in found["configurations"]
+            ]
+        case "comparisons":
+            parts = [{"name": c["other"], **c} for c in found["comparisons"]]
+        case "cost":
+            parts = [{"name": c["name"], **c["cost"]} for c in found["configurations"]]
+        case _:
+            parts = [{**p, "changes": None} for p in found["sweep"]["points"]]
+    rows: list[dict[str, Any]] = []
+    for part in parts:
+        numbers = {
+            name: value["rate"] if isinstance(value, Mapping) else value
+            for name, value in flat(part)
+        }
+        rows.append({"name": part["name"], **numbers})
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    if table == "sweep":
+        columns.append("warning")
+        rows = [{**row, "warning": WARNING} for row in rows]
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _verdict_lines(found: Mapping[str, Any], made: Sequence[Any]) -> list[str]:
+    lines = ["# Did the debate help?", ""] if "verdict" in found else ["# Sweep", ""]
+    if "verdict" in found:
+        lines += [found["verdict"]["sentence"], ""]
+    for note in found.get("notes", ()):
+        lines += [f"- {note}"]
+    for table in made:
+        lines += ["", *table]
+    return lines

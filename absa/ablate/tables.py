@@ -1,0 +1,237 @@
+"""Tables as CSV, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from absa.ablate.measuring import METRICS, PRIMARY, TITLES
+from absa.ablate.sweep import WARNING
+from absa.ablate.verdict import points
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; its first columns are text and the others numbers."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    text_columns: int = 1
+
+    def markdown(self) -> Iterator[str]:
+        """The lines of a Markdown table under a heading."""
+        yield f"## {self.title}"
+        yield ""
+        yield _markdown_row(self.columns)
+        text = self.text_columns
+        yield _markdown_row(["---"] * text + ["---:"] * (len(self.columns) - text))
+        yield from map(_markdown_row, self.rows)
+        if self.note:
+            yield ""
+            yield self.note
+
+    def latex(self) -> Iterator[str]:
+        """The lines of a LaTeX table (package booktabs)."""
+        columns = "l" * self.text_columns + "r" * (len(self.columns) - self.text_columns)
+        yield r"% \usepackage{booktabs}"
+        yield r"\begin{table}"
+        yield r"  \centering"
+        note = f" {self.note}" if self.note else ""
+        yield rf"  \caption{{{latex_text(self.title)}.{latex_text(note)}}}"
+        yield rf"  \label{{tab:{self.name.replace('_', '-')}}}"
+        yield rf"  \begin{{tabular}}{{{columns}}}"
+        yield r"    \toprule"
+        yield _latex_row(self.columns)
+        yield r"    \midrule"
+        yield from map(_latex_row, self.rows)
+        yield r"    \bottomrule"
+        yield r"  \end{tabular}"
+        yield r"\end{table}"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return f"    {' & '.join(map(latex_text, cells))} " + r"\\"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "−": "$-$",
+    "<": "$<$",
+    ">": "$>$",
+}
+
+
+def latex_text(text: str) -> str:
+    """Text with LaTeX's own characters written out, minus signs as such."""
+    safe = "".join(_LATEX.get(c, c) for c in text)
+    return f"${safe}$" if safe[:1] in ("+", "-") and safe[1:].replace(".", "").isdigit() else safe
+
+
+def csv_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The numbers as they are, in full precision; what is not known is empty."""
+    line = io.StringIO()
+    writer = csv.DictWriter(line, fieldnames=list(rows[0]) if rows else [], lineterminator="")
+    for write in (writer.writeheader, *(lambda r=r: writer.writerow(r) for r in rows)):
+        write()  # type: ignore[no-untyped-call]
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+
+
+# The tables of a study ---------------------------------------------------------------------------
+
+
+def tables(found: Mapping[str, Any]) -> list[Table]:
+    """All tables of `ablation.json`."""
+    made = []
+    if found.get("configurations"):
+        made += [scores(found), comparisons(found), cost(found)]
+    if found.get("sweep"):
+        made.append(swept(found["sweep"]))
+    return made
+
+
+def scores(found: Mapping[str, Any]) -> Table:
+    """Each configuration with 95 % intervals, in per cent."""
+    shown = [m for m in METRICS if found["configurations"][0]["scores"][m] is not None]
+    rows = []
+    for one in found["configurations"]:
+        cells = [_interval(one["scores"][metric]) for metric in shown]
+        exact = one["exact_match"]
+        rows.append((one["name"], *cells, _percent(exact["rate"])))
+    return Table(
+        "scores",
+        "Scores in per cent, with 95 % bootstrap intervals",
+        ("configuration", *(TITLES[m] for m in shown), "exact match"),
+        tuple(rows),
+        f"{found['samples']['compared']:,} samples that every configuration analysed.",
+    )
+
+
+def comparisons(found: Mapping[str, Any]) -> Table:
+    """The debate less each other configuration."""
+    rows = []
+    for one in found["comparisons"]:
+        strict, relaxed = one["differences"][PRIMARY], one["differences"]["pair_relaxed_f1"]
+        test = one["mcnemar"]
+        least = one["smallest_shown"]
+        rows.append(
+            (
+                one["other"],
+                points(strict["value"]),
+                f"{points(strict['low'])} to {points(strict['high'])}",
+                _p(one["p"]),
+                _p(one["p_holm"]),
+                points(relaxed["value"]),
+                f"{test['only_debate_right']} : {test['only_other_right']}",
+                _p(test["p_holm"]),
+                NOTHING if least is None else f"{100 * least:.1f}",
+            )
+        )
+    return Table(
+        "comparisons",
+        f"{found['roles']['debate']} less each other configuration, in points",
+        (
+            *("other", "pair F1, strict", "95 % interval", "p", "p, Holm", "relaxed"),
+            *("exact, this : other", "McNemar p, Holm", "could have shown"),
+        ),
+        tuple(rows),
+        "Paired bootstrap over samples; p by paired randomisation, corrected by Holm; McNemar's "
+        "exact test on samples whose tuples are exactly the gold's. Could have shown: the smallest "
+        "true difference that this many samples show in 80 % of all cases, "
+        "(z(0.975) + z(0.8)) times the bootstrap standard error.",
+    )
+
+
+def cost(found: Mapping[str, Any]) -> Table:
+    """What a sample costs in each configuration run by itself."""
+    rows = []
+    for one in found["configurations"]:
+        each = one["cost"]["per_sample"]
+        dollars = each["cost_usd"]
+        rows.append(
+            (
+                one["name"],
+                _number(each["calls"], 1),
+                _number(each["prompt_tokens"], 0),
+                _number(each["completion_tokens"], 0),
+                "unknown" if dollars is None else f"{dollars:.5f}",
+                _number(each["latency_ms"], 0),
+                _number(each["critical_path_ms"], 0),
+                f"{one['cost']['cache_hits']:,}",
+            )
+        )
+    return Table(
+        "cost",
+        "Cost of a sample, each configuration by itself",
+        (
+            *("configuration", "calls", "prompt tokens", "output tokens", "US dollars"),
+            *("latency, ms", "critical path, ms", "cache hits in all"),
+        ),
+        tuple(rows),
+        "A call that another configuration paid for is counted at what it cost there.",
+    )
+
+
+def swept(found: Mapping[str, Any]) -> Table:
+    """The points of a sweep."""
+    rows = []
+    for at, point in enumerate(found["points"]):
+        more = point["difference"]
+        moved = points(more["value"]) if at else NOTHING
+        limits = f"{points(more['low'])} to {points(more['high'])}" if at else NOTHING
+        values = point["scores"]
+        rows.append(
+            (
+                point["name"],
+                _percent(values[PRIMARY]),
+                moved,
+                limits,
+                _percent(values["pair_relaxed_f1"]),
+                _percent(values["label_accuracy"]),
+                f"{point['overrides_applied']:,}",
+                f"{point['adopted']:,}",
+            )
+        )
+    return Table(
+        "sweep",
+        "Decision layer on recorded answers",
+        (
+            *("settings", "pair F1, strict", "difference", "95 % interval", "relaxed"),
+            *("label accuracy", "overrides", "adopted"),
+        ),
+        tuple(rows),
+        f"Exploratory: {WARNING}. {found['samples']:,} samples, no model called.",
+    )
+
+
+def _interval(score: Mapping[str, float]) -> str:
+    return f"{_percent(score['value'])} ({_percent(score['low'])}–{_percent(score['high'])})"
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.1f}"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "unknown" if value is None else f"{value:,.{digits}f}"

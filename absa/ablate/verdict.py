@@ -1,0 +1,197 @@
+"""Did the debate help? One word per baseline, one overall, and a sentence with numbers.
+
+| against a baseline                                                        | word            |
+|---------------------------------------------------------------------------|-----------------|
+| interval above zero, corrected p <= 0.05                                  | `helps`         |
+| interval below zero, corrected p <= 0.05                                  | `hurts`         |
+| else                                                                      | `no_difference` |
+| `helps`, but the vote made fewer calls; `hurts`, but the vote made more   | `cannot_say`    |
+| `helps` against the single call, but not against the vote at equal calls  | `better`        |
+| no such baseline                                                          | `cannot_say`    |
+
+| overall          | if                                                     |
+|------------------|--------------------------------------------------------|
+| `hurts`          | it hurts against one of the two                        |
+| `helps`          | it helps against both                                  |
+| `cannot_say`     | else, if it cannot be said against one of them         |
+| `no_difference`  | else                                                   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from absa.ablate.statistics import ALPHA
+
+Word = Literal["helps", "hurts", "better", "no_difference", "cannot_say"]
+WORDS: dict[str, str] = {
+    "helps": "helps",
+    "hurts": "hurts",
+    "better": "better, but so may any other use of the calls be",
+    "no_difference": "no difference shown at this size",
+    "cannot_say": "cannot be said",
+}
+# Means over samples: a call in a hundred samples is no difference in cost.
+_EQUAL_CALLS = 0.01
+_SAME_SIGN = 1e-12
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a sample costs. None is not known."""
+
+    calls: float
+    cost_usd: float | None = None
+
+    def __str__(self) -> str:
+        cost = "unknown cost" if self.cost_usd is None else f"${self.cost_usd:.5f}"
+        return f"{self.calls:.3g} {'call' if self.calls == 1 else 'calls'}, {cost}"
+
+
+@dataclass(frozen=True)
+class Against:
+    """The debate less a baseline, in strict (aspect, polarity) F1."""
+
+    name: str
+    difference: float
+    low: float
+    high: float
+    p_holm: float
+    smallest_shown: float | None
+    relaxed_difference: float
+    spent: Spent
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What can be said."""
+
+    word: Word
+    single: Word
+    vote: Word
+    sentence: str
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """For `ablation.json`."""
+        return {**asdict(self), "notes": list(self.notes)}
+
+
+def word_against(found: Against) -> Word:
+    """What the numbers show, at this size."""
+    if found.p_holm <= ALPHA:
+        if found.low > 0:
+            return "helps"
+        if found.high < 0:
+            return "hurts"
+    return "no_difference"
+
+
+def word_against_vote(found: Against, debate: Spent) -> Word:
+    """The same, but fewer calls are no fair rival, and more calls no equal one."""
+    word = word_against(found)
+    gap = found.spent.calls - debate.calls
+    unfair = {"helps": gap < -_EQUAL_CALLS, "hurts": gap > _EQUAL_CALLS}
+    return "cannot_say" if unfair.get(word) else word
+
+
+def overall(single: Word, vote: Word) -> Word:
+    """One word for both baselines."""
+    both = (single, vote)
+    if "hurts" in both:
+        return "hurts"
+    if both == ("helps", "helps"):
+        return "helps"
+    return "cannot_say" if "cannot_say" in both else "no_difference"
+
+
+def decide(
+    debate: str, spent: Spent, samples: int, single: Against | None, vote: Against | None
+) -> Verdict:
+    """The verdict on the debate."""
+    on_single: Word = word_against(single) if single else "cannot_say"
+    on_vote: Word = word_against_vote(vote, spent) if vote else "cannot_say"
+    if on_single == "helps" and on_vote != "helps":
+        on_single = "better"
+    word = overall(on_single, on_vote)
+    parts = [
+        _head(debate, word),
+        *(_against("the single call", single, on_single) if single else ()),
+        *(_against("the vote", vote, on_vote) if vote else ()),
+        *_missing(single, vote),
+        _cost(spent, single, vote),
+        f"({samples:,} samples.)",
+    ]
+    notes = tuple(_notes(spent, single, vote))
+    return Verdict(word, on_single, on_vote, " ".join(parts), notes)
+
+
+def _head(debate: str, word: Word) -> str:
+    if word == "no_difference":
+        return f"Debate ({debate}): no difference shown at this size."
+    if word == "cannot_say":
+        return f"Debate ({debate}): whether it is worth its calls cannot be said."
+    return f"The debate ({debate}) {word}."
+
+
+def _against(what: str, found: Against, word: Word) -> Sequence[str]:
+    numbers = (
+        f"{points(found.difference)} points of strict (aspect, polarity) F1, 95 % interval "
+        f"{points(found.low)} to {points(found.high)}, corrected p {found.p_holm:.3g}"
+    )
+    text = f"Against {what} ({found.name}): {WORDS[word]} ({numbers})"
+    if word == "no_difference":
+        if found.low > 0 or found.high < 0:
+            text += "; the interval excludes zero, but not after correction for the comparisons"
+        if found.smallest_shown is not None:
+            text += f"; a difference of {100 * found.smallest_shown:.1f} could have been shown"
+    return (f"{text}.",)
+
+
+def _missing(single: Against | None, vote: Against | None) -> Sequence[str]:
+    lines = []
+    if single is None:
+        lines.append("No configuration asks once, so nothing can be said against a single call.")
+    if vote is None:
+        lines.append(
+            "No configuration votes, so nothing shows what the same calls could have bought."
+        )
+    return lines
+
+
+def _cost(spent: Spent, single: Against | None, vote: Against | None) -> str:
+    parts = [f"debate {spent}"]
+    parts += [f"vote {vote.spent}"] if vote else []
+    parts += [f"single {single.spent}"] if single else []
+    return f"A sample costs: {'; '.join(parts)}."
+
+
+def _notes(spent: Spent, single: Against | None, vote: Against | None) -> Sequence[str]:
+    notes = []
+    for found in (single, vote):
+        if found is None:
+            continue
+        strict, relaxed = _sign(found.difference), _sign(found.relaxed_difference)
+        if strict != relaxed:
+            notes.append(
+                f"strict and relaxed scoring disagree about the sign against {found.name}: "
+                f"{points(found.difference)} and {points(found.relaxed_difference)}"
+            )
+    if vote is not None and abs(vote.spent.calls - spent.calls) > _EQUAL_CALLS:
+        notes.append(
+            f"not at equal cost: {vote.name} makes {vote.spent.calls:.3g} different calls a "
+            f"sample, the debate {spent.calls:.3g}"
+        )
+    return notes
+
+
+def _sign(value: float) -> int:
+    return 0 if abs(value) < _SAME_SIGN else 1 if value > 0 else -1
+
+
+def points(value: float) -> str:
+    """A share as signed percentage points."""
+    shown = f"{100 * value:+.1f}"
+    return "0.0" if float(shown) == 0 else shown

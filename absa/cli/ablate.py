@@ -1,0 +1,272 @@
+"""`absa ablate`: configurations side by side, and whether the debate helped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from absa.cli.options import SetOption, UsageError, complain, console, print_json, print_text
+
+if TYPE_CHECKING:
+    from absa.ablate import Configuration
+    from absa.ablate.constant import Constant
+    from absa.ablate.sweep import Point
+    from absa.ablate.tables import Table
+
+HELP = """Run configurations on the same samples and say whether the debate helps.
+
+Every configuration is a run in its own directory below --out; equal calls are paid for once. The
+same command again goes on where it stopped. With --from nothing is run: recorded answers are
+decided again under the settings of --sweep and --replay-variants."""
+EPILOG = "Example: absa ablate reviews.jsonl --out runs/ablation --configs default baseline_vote"
+
+
+class _Greedy(TyperCommand):
+    """A command whose `--configs` takes all the words that follow it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        found: list[str] = []
+        listing = False
+        for word in args:
+            if word.startswith("-") and word != "-":
+                listing = word == "--configs"
+                if not listing:
+                    found.append(word)
+            elif listing:
+                found += ["--configs", word]
+            else:
+                found.append(word)
+        return super().parse_args(ctx, found)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("ablate", help=HELP, epilog=EPILOG, cls=_Greedy)(ablate)
+
+
+def ablate(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where everything goes.")],
+    data: Annotated[
+        Path | None,
+        typer.Argument(metavar="DATA", help="Labelled samples.", show_default=False),
+    ] = None,
+    configs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--configs",
+            metavar="A B …",
+            help="Settings files or shipped names, also `lexicon` and `constant`.",
+            show_default=False,
+        ),
+    ] = None,
+    sets: SetOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Samples in flight (default: max_concurrency).")
+    ] = None,
+    debate: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The debate (default: default, else the first)."),
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option(metavar="NAME", help="The single call, by name or protocol.")
+    ] = "single",
+    vote: Annotated[
+        str, typer.Option(metavar="NAME", help="The vote at equal calls, by name or protocol.")
+    ] = "vote",
+    train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Labelled samples that `constant` learns from."),
+    ] = None,
+    sweeps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="KEY=LO:HI:STEP",
+            help="Try values of a decision setting on the recorded answers. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    replay_variants: Annotated[
+        bool, typer.Option("--replay-variants", help="Try the shipped decision options as well.")
+    ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RUN", help="The run whose answers are swept."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the bootstrap.")] = 0,
+    own_cache: Annotated[
+        bool,
+        typer.Option("--own-cache", help="Keep answers in DIR/answers.db, not with other runs'."),
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try the failed samples again.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print ablation.json.")] = False,
+) -> None:
+    """Run, compare, write and print."""
+    from absa.ablate import AblationError, Study, explore, study, write
+    from absa.ablate.configurations import roles
+    from absa.ablate.sweep import grid, variants
+    from absa.metrics import GoldError
+    from absa.runs import RunError
+
+    # Whatever can be wrong is told before anything is paid for.
+    tried = [*grid(sweeps or ()), *(variants() if replay_variants else ())]
+    if source is not None and not tried:
+        raise AblationError("--from: give --sweep or --replay-variants to say what to try on it")
+    if data is None and (source is None or configs):
+        raise AblationError("DATA is missing: a file with labelled samples")
+    if source is not None and data is not None:
+        raise AblationError("--from names a recorded run: give it or DATA, not both")
+    found: dict[str, Any] = {"notes": []}
+    failed = False
+    try:
+        if data is not None:
+            chosen, constant, notes = _configurations(configs, sets, train)
+            who = roles(chosen, debate, baseline, vote)
+            _require_gold(data, limit)
+            failed = _run_all(
+                chosen, data, out, limit, concurrency, own_cache, retry_failed=retry_failed
+            )
+            with console(stderr=True).status("comparing…"):
+                found = study(Study(out, chosen, who, constant, seed=seed, notes=notes))
+            source = out / who.debate
+        if tried and source is not None:
+            found["sweep"] = _sweep(explore, source, tried, seed)
+    except RunError as error:
+        raise UsageError(str(error)) from error
+    except GoldError as error:
+        complain(str(error))
+        raise typer.Exit(1) from error
+    written = write(out, found)
+    if as_json:
+        print_json(json.dumps(found, ensure_ascii=False, indent=2))
+    else:
+        _show(found, out, [path.name for path in written])
+    raise typer.Exit(1 if failed else 0)
+
+
+def _configurations(
+    names: Sequence[str] | None, sets: Sequence[str] | None, train: Path | None
+) -> tuple[list[Configuration], Constant | None, list[str]]:
+    """The configurations, what `constant` says, and what was left out."""
+    from absa.ablate import DEFAULT_NAMES, load
+    from absa.ablate.configurations import CONSTANT
+    from absa.ablate.constant import learn
+    from absa.config import parse_override
+
+    asked = list(names or DEFAULT_NAMES)
+    notes = []
+    if train is not None and CONSTANT not in asked:
+        asked.append(CONSTANT)
+    if train is None:
+        if CONSTANT in asked:
+            asked.remove(CONSTANT)
+        notes.append("constant is left out: it needs --train, a labelled file to learn from")
+    chosen = load(asked, dict(parse_override(text) for text in sets or ()))
+    return chosen, learn(train) if train is not None else None, notes
+
+
+def _require_gold(data: Path, limit: int | None) -> None:
+    """At least two samples to compare by, before anything is paid for."""
+    from itertools import islice
+
+    from absa.ablate import AblationError
+    from absa.data import read_samples
+    from schemas.sample import Sample
+
+    samples = (item for item in read_samples(data) if isinstance(item, Sample))
+    labelled = (s for s in islice(samples, limit) if s.aspects and not s.incomplete_gold)
+    if len(list(islice(labelled, 2))) < 2:
+        raise AblationError(f"{data}: fewer than two samples have gold aspects to score by")
+
+
+def _run_all(
+    chosen: Sequence[Configuration],
+    data: Path,
+    out: Path,
+    limit: int | None,
+    concurrency: int | None,
+    own_cache: bool,
+    *,
+    retry_failed: bool,
+) -> bool:
+    """Every configuration as a run; whether some samples failed."""
+    from absa.cli.run import carry_out
+    from absa.runs import RunPlan
+
+    failed = False
+    for one in chosen:
+        if one.settings is None:
+            continue
+        console(stderr=True).print(one.name, style="bold")
+        report = carry_out(
+            RunPlan(
+                data=data,
+                out=out / one.name,
+                settings=one.settings,
+                limit=limit,
+                concurrency=concurrency,
+                cache_path=out / "answers.db" if own_cache else None,
+                retry_failed=retry_failed,
+            )
+        )
+        if report.status != "finished":
+            complain(
+                f"{one.name}: {report.stopped_because or 'stopped'}; nothing is compared yet, "
+                "the same command goes on from here"
+            )
+            raise typer.Exit(1)
+        failed |= bool(report.exit_code)
+    return failed
+
+
+def _sweep(explore: Any, source: Path, tried: Sequence[Point], seed: int) -> dict[str, Any]:
+    with console(stderr=True).status("") as status:
+
+        def tell(done: int, total: int) -> None:
+            status.update(f"decided again under {done} of {total} settings")
+
+        found: dict[str, Any] = explore(source, tried, seed=seed, on_progress=tell)
+        return found
+
+
+def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
+    """The tables, then the verdict: what is read last is on the screen."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    from absa.ablate.tables import tables
+
+    screen = console()
+    for table in tables(found):
+        screen.print(Text(table.title, "bold"))
+        screen.print(_rich(table))
+        if table.note:
+            screen.print(Text(table.note, "dim"))
+        screen.print()
+    for note in found.get("notes", ()):
+        screen.print(Text.assemble(("note ", "bold"), note))
+    if "verdict" in found:
+        styles = {"helps": "green", "hurts": "red"}
+        style = styles.get(found["verdict"]["word"], "yellow")
+        screen.print(Panel(Text(found["verdict"]["sentence"]), border_style=style))
+    print_text(f"written to {out}: {', '.join(written)}", stderr=True)
+
+
+def _rich(table: Table) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Rich
+
+    shown = Rich(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for number, name in enumerate(table.columns):
+        shown.add_column(name, justify="left" if number < table.text_columns else "right")
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown

@@ -1,0 +1,53 @@
+"""`absa report`: runs as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from absa.cli.options import UsageError, print_json, print_text
+
+HELP = """Write one HTML file about one run directory or several.
+
+It holds the numbers, the charts, the graph and every sample to browse, needs nothing else and asks
+no server for anything. Several runs stand side by side. Scores come from `absa evaluate`."""
+EPILOG = "Example: absa report runs/debate runs/no_debate -o report.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report", help=HELP, epilog=EPILOG)(report)
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="DIR…", help="Run directories.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The HTML file.")
+    ] = Path("report.html"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON.")
+    ] = False,
+) -> None:
+    """Write the report and say where it is."""
+    import json
+
+    from absa.report import ReportError, write_report
+
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"{out.parent} is not a directory, so {out.name} cannot be written there")
+    try:
+        written = write_report(runs, out)
+    except ReportError as error:
+        raise UsageError(str(error)) from error
+    if as_json:
+        facts = {**written._asdict(), "path": str(written.path)}
+        print_json(json.dumps(facts, ensure_ascii=False))
+        return
+    print_text(
+        f"{written.path}: {written.samples:,} samples of {written.runs} "
+        f"{'run' if written.runs == 1 else 'runs'}, {written.size / 1e6:.1f} MB"
+    )

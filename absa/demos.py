@@ -1,0 +1,89 @@
+"""Few-shot demos: labelled examples beside the review, the same for every protocol.
+
+They come from a file of their own. An example whose text is among the evaluated ones is never used:
+a demo that is the answer would measure the leak.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rapidfuzz import fuzz, process
+
+from absa.data import BadLine, DataError, read_samples
+from schemas.sample import Sample
+from schemas.settings import DemoSettings
+
+
+def normalised(text: str) -> str:
+    """What two copies of one text have in common."""
+    return "".join(text.split()).lower()
+
+
+class Demos:
+    """Picks examples for a text."""
+
+    def __init__(
+        self, settings: DemoSettings, *, seed: int = 0, evaluated: Iterable[str] = ()
+    ) -> None:
+        """Read the examples; `evaluated` are the texts that must not be among them."""
+        self._k = settings.k
+        self._pick = settings.pick
+        self._seed = seed
+        self._pool: list[Sample] = []
+        self.left_out = 0
+        if not settings.k:
+            return
+        assert settings.path is not None, "the settings ask for a path with k"
+        taboo = {normalised(text) for text in evaluated}
+        for item in read_samples(Path(settings.path)):
+            if isinstance(item, BadLine) or item.aspects is None or item.incomplete_gold:
+                continue
+            if normalised(item.text) in taboo:
+                self.left_out += 1
+                continue
+            self._pool.append(item)
+        if len(self._pool) < settings.k:
+            raise DataError(
+                settings.path,
+                f"has {len(self._pool)} usable examples ({self.left_out} are among the evaluated "
+                f"texts), but demos.k is {settings.k}.",
+                "Give another file, or lower demos.k.",
+            )
+        self._texts = [sample.text for sample in self._pool]
+
+    def for_text(self, text: str) -> list[dict[str, Any]]:
+        """The examples for a text, the most similar last: models heed what they read last."""
+        if not self._k:
+            return []
+        own = normalised(text)
+        if self._pick == "random":
+            # Seeded by the text, so that the order of a batch does not matter.
+            digest = hashlib.sha256(f"{self._seed}\0{text}".encode()).digest()
+            order = random.Random(digest).sample(range(len(self._pool)), len(self._pool))
+        else:
+            near = process.extract(
+                text, self._texts, scorer=fuzz.token_set_ratio, limit=self._k + 1
+            )
+            order = [index for _, _, index in near]
+        chosen = [self._pool[i] for i in order if normalised(self._texts[i]) != own][: self._k]
+        return [as_demo(sample) for sample in reversed(chosen)]
+
+
+def as_demo(sample: Sample) -> dict[str, Any]:
+    """An example as agents see it."""
+    return {
+        "review": sample.text,
+        "aspects": [
+            {
+                "aspect_term": aspect.term,
+                "polarity": aspect.polarity,
+                **({"evidence": aspect.opinion} if aspect.opinion else {}),
+            }
+            for aspect in sample.aspects or ()
+        ],
+    }

@@ -1,0 +1,113 @@
+"""The files of a run directory, made from its journal: in data order, each written whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from absa.database import StorageError
+from absa.runs.journal import Journal, Part
+from nodes.thresholds import reaches
+
+OUTPUTS = "outputs.jsonl"
+TRACES = "traces.jsonl"
+SCORECARDS = "scorecards.jsonl"
+GATE = "override_gate_debug.jsonl"
+GATE_SUMMARY = "override_gate_debug_summary.json"
+ERRORS = "errors.jsonl"
+
+_PARTS: dict[str, Part] = {
+    OUTPUTS: "output",
+    TRACES: "traces",
+    SCORECARDS: "scorecard",
+    GATE: "gate",
+}
+ARTEFACTS = (*_PARTS, ERRORS, GATE_SUMMARY)
+# A total or margin this close to its threshold could have gone the other way.
+_NEAR = 0.2
+
+
+def export(journal: Journal, out: Path) -> None:
+    """Write the artefacts anew."""
+    for name, part in _PARTS.items():
+        write_lines(out / name, journal.lines(part))
+    write_lines(out / ERRORS, journal.errors())
+    write_json(out / GATE_SUMMARY, gate_summary(json.loads(x) for x in journal.lines("gate")))
+    _sync_directory(out)
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the new names of files as safe as their content."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file whole: whoever reads it sees the old one or the new one, never a half."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            for line in lines:
+                file.write(line)
+                file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        remedy = "check that there is space and permission"
+        raise StorageError(path, error.strerror, remedy) from error
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON file whole."""
+    write_lines(path, [json.dumps(value, ensure_ascii=False, indent=2)])
+
+
+def gate_summary(records: Iterator[dict[str, Any]]) -> dict[str, Any]:
+    """Counts and rates per verdict, distributions of total and margin, and what was close."""
+    verdicts: Counter[str] = Counter()
+    totals: list[float] = []
+    margins: list[float] = []
+    near = 0
+    for record in records:
+        verdicts[record["verdict"]] += 1
+        totals.append(record["total"])
+        margins.append(record["margin"])
+        near += any(
+            not reaches(abs(record[name] - record["thresholds"][f"min_{name}"]), _NEAR)
+            for name in ("total", "margin")
+        )
+    judged = len(totals)
+    return {
+        "judged_aspects": judged,
+        "applied": sum(verdicts[v] for v in ("add", "flip", "drop")),
+        "verdicts": {
+            name: {"count": count, "rate": count / judged}
+            for name, count in sorted(verdicts.items())
+        },
+        "total": distribution(totals),
+        "margin": distribution(margins),
+        "near_threshold": {
+            "within": _NEAR,
+            "numerator": near,
+            "denominator": judged,
+            "rate": near / judged if judged else None,
+        },
+    }
+
+
+def distribution(values: list[float]) -> dict[str, float] | None:
+    """The five numbers that show where values lie, None for none."""
+    if not values:
+        return None
+    low, middle, high = quantiles(values, n=4) if len(values) > 1 else values * 3
+    return {"min": min(values), "q1": low, "median": middle, "q3": high, "max": max(values)}

@@ -1,0 +1,196 @@
+"""The journal: the record of a finished sample is the truth, everything else is made from it.
+
+A record is one row, written in one synced transaction. A run that was killed at any moment has the
+rows of the samples it finished and nothing of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from absa.database import Database
+
+FILE = "journal.db"
+Part = Literal["output", "traces", "gate", "scorecard"]
+_PARTS: tuple[Part, ...] = ("output", "traces", "gate", "scorecard")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS samples (
+    seed INTEGER NOT NULL, uid TEXT NOT NULL, position INTEGER NOT NULL, status TEXT NOT NULL,
+    calls INTEGER NOT NULL, cached INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, cost_usd REAL,
+    output BLOB, traces BLOB, gate BLOB, scorecard BLOB, error TEXT,
+    PRIMARY KEY (seed, uid)
+);
+CREATE INDEX IF NOT EXISTS samples_in_order ON samples (position, seed);
+CREATE TABLE IF NOT EXISTS bad_lines (number INTEGER PRIMARY KEY, error TEXT NOT NULL);
+"""
+_IF_DAMAGED = "the journal of this run is damaged: restore it, or start anew with another --out"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished sample: its record as lines of the artefacts, or its error."""
+
+    seed: int
+    uid: str
+    position: int
+    parts: dict[Part, list[str]] | None = None
+    error: dict[str, Any] | None = None
+    calls: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    @property
+    def status(self) -> str:
+        """`done` or `failed`."""
+        return "failed" if self.error is not None else "done"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a run has done and spent."""
+
+    done: int = 0
+    failed: int = 0
+    calls: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def plus(self, record: Finished) -> Totals:
+        """These totals and one more sample."""
+        known = self.cost_usd is not None and record.cost_usd is not None
+        return Totals(
+            done=self.done + (record.status == "done"),
+            failed=self.failed + (record.status == "failed"),
+            calls=self.calls + record.calls,
+            cached=self.cached + record.cached,
+            prompt_tokens=self.prompt_tokens + record.prompt_tokens,
+            completion_tokens=self.completion_tokens + record.completion_tokens,
+            cost_usd=(self.cost_usd or 0.0) + (record.cost_usd or 0.0) if known else None,
+        )
+
+
+class Journal:
+    """The records of one run directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open or create the journal of a run directory."""
+        self._db = Database(directory / FILE, _SCHEMA, if_damaged=_IF_DAMAGED)
+
+    def close(self) -> None:
+        """Write what is waiting and close."""
+        self._db.close()
+
+    def recall(self, key: str) -> Any:
+        """A fact about the run, None if it was never noted."""
+        row = self._db.one("SELECT value FROM run WHERE key = ?", key)
+        return json.loads(row[0]) if row else None
+
+    def note(self, key: str, value: Any) -> None:
+        """Note a fact about the run."""
+        self._db.write("INSERT OR REPLACE INTO run VALUES (?, ?)", key, _line(value)).result()
+
+    def flush(self) -> None:
+        """Wait until every record is on the disk, also those nobody waits for any more."""
+        self._db.flush()
+
+    def add(self, record: Finished) -> Future[None]:
+        """Write the record of a finished sample; a sample has one record, whatever happens."""
+        parts = record.parts or {}
+        packed = [_pack(parts[name]) if name in parts else None for name in _PARTS]
+        error = _line(record.error) if record.error is not None else None
+        return self._db.write(
+            "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            record.seed,
+            record.uid,
+            record.position,
+            record.status,
+            record.calls,
+            record.cached,
+            record.prompt_tokens,
+            record.completion_tokens,
+            record.cost_usd,
+            *packed,
+            error,
+        )
+
+    def add_bad_line(self, number: int, error: dict[str, Any]) -> None:
+        """A line of the data that could not be read, numbered from 0."""
+        self._db.write("INSERT OR IGNORE INTO bad_lines VALUES (?, ?)", number, _line(error))
+
+    def finished(self, seed: int) -> dict[str, str]:
+        """The uids that have a record, with their status."""
+        return dict(self._db.read("SELECT uid, status FROM samples WHERE seed = ?", seed))
+
+    def forget_failures(self) -> int:
+        """Take the failed samples back, so that they are tried again; how many there were."""
+        count = self._count("SELECT count(*) FROM samples WHERE status = 'failed'")
+        self._db.write("DELETE FROM samples WHERE status = 'failed'").result()
+        return count
+
+    def records_beyond(self, seeds: Sequence[int], size: int) -> int:
+        """How many records there are of other seeds, or of samples after the first `size`."""
+        asked = ", ".join("?" * len(seeds))
+        sql = f"SELECT count(*) FROM samples WHERE position >= ? OR seed NOT IN ({asked})"
+        return self._count(sql, size, *seeds)
+
+    def totals(self) -> Totals:
+        """What was done and spent so far. A cost is unknown if that of any call is."""
+        row = self._db.one(
+            "SELECT coalesce(sum(status = 'done'), 0), coalesce(sum(status = 'failed'), 0),"
+            " coalesce(sum(calls), 0), coalesce(sum(cached), 0),"
+            " coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0),"
+            " CASE WHEN count(*) = count(cost_usd) THEN coalesce(sum(cost_usd), 0.0) END"
+            " FROM samples"
+        )
+        assert row is not None
+        return Totals(*row)
+
+    def lines(self, part: Part) -> Iterator[str]:
+        """The lines of one artefact, in the order of the data."""
+        sql = f"SELECT {part} FROM samples WHERE status = 'done' ORDER BY position, seed"
+        for (blob,) in self._db.read(sql):
+            yield from _unpack(blob)
+
+    def errors(self) -> Iterator[str]:
+        """The errors: lines that could not be read, then samples that could not be analysed."""
+        for (text,) in self._db.read("SELECT error FROM bad_lines ORDER BY number"):
+            yield text
+        sql = "SELECT error FROM samples WHERE status = 'failed' ORDER BY position, seed"
+        for (text,) in self._db.read(sql):
+            yield text
+
+    def bad_line_count(self) -> int:
+        """How many lines of the data could not be read."""
+        return self._count("SELECT count(*) FROM bad_lines")
+
+    def _count(self, sql: str, *values: Any) -> int:
+        row = self._db.one(sql, *values)
+        return int(row[0]) if row else 0
+
+
+def _line(value: Any) -> str:
+    # A server's raw words may hold half a surrogate pair, which cannot be written down.
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _pack(lines: list[str]) -> bytes:
+    return zlib.compress("\n".join(lines).encode(errors="replace"), 3)
+
+
+def _unpack(blob: bytes) -> list[str]:
+    # Not splitlines: a JSON line may hold U+2028, which is no line end here.
+    text = zlib.decompress(blob).decode()
+    return text.split("\n") if text else []

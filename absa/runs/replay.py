@@ -1,0 +1,180 @@
+"""`replay`: the decision layer again on the recorded answers of a run, under other settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from absa.backends.replay import ReplayBackend
+from absa.config import SettingsError, load_settings
+from absa.runs.artefacts import ERRORS, OUTPUTS, SCORECARDS, TRACES, write_lines
+from absa.runs.engine import MANIFEST, Control, Progress, RunPlan, RunReport, run
+from absa.runs.identity import RunMismatch, file_sha256
+from schemas.backend import Backend
+from schemas.errors import InputError
+from schemas.settings import BackendSettings, Settings
+
+SAMPLES = "samples.jsonl"
+_REFUSED = ("backend.kind", "backend.path")
+
+
+class NoRun(InputError):
+    """There is no run where one was to be read, or not enough of it. Wrong use."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run whose answers are used again."""
+
+    directory: Path
+    settings: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    failed: int
+
+    @classmethod
+    def read(cls, directory: Path) -> Recorded:
+        """Read what a run directory says about itself.
+
+        Raises:
+            NoRun: It is none, or it has no recorded answers.
+        """
+        path = directory / MANIFEST
+        if not path.is_file():
+            raise NoRun(f"{directory} is no run directory: it has no {MANIFEST}")
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            settings, seeds = manifest["settings"], tuple(map(int, manifest["seeds"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise NoRun(f"{path}: not the manifest of a run ({error!r})") from error
+        for name in (OUTPUTS, SCORECARDS, TRACES):
+            if not (directory / name).is_file():
+                raise NoRun(
+                    f"{directory} has no {name}: start the run again, so that it is finished"
+                )
+        failed = (
+            sum(1 for line in _records(directory / ERRORS) if line.get("kind") == "failed")
+            if (directory / ERRORS).is_file()
+            else 0
+        )
+        return cls(directory, settings, seeds, failed)
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        """The samples of the run, from its own artefacts: each once, whatever the seeds."""
+        seen: set[str] = set()
+        cards = _records(self.directory / SCORECARDS)
+        for output, card in zip(_records(self.directory / OUTPUTS), cards, strict=True):
+            if output["uid"] != card["uid"]:
+                raise NoRun(
+                    f"{self.directory}: {OUTPUTS} and {SCORECARDS} do not name the same samples "
+                    f"({output['uid']!r}, {card['uid']!r}): see absa verify"
+                )
+            if output["uid"] not in seen:
+                seen.add(output["uid"])
+                yield sample_line(output, card)
+
+
+def sample_line(output: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample as a line of data. What it does not have is left out."""
+    gold = card["gold"] or {}
+    fields = {
+        "uid": output["uid"],
+        "text": output["text"],
+        "lang": output["lang"],
+        "domain": card["domain"],
+        "split": card["split"],
+        "label": gold.get("label"),
+        "aspects": gold.get("aspects"),
+        "incomplete_gold": gold.get("incomplete") or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def replay_settings(
+    recorded: Recorded, config: str | None = None, overrides: Mapping[str, object] | None = None
+) -> Settings:
+    """The settings of the recorded run, or of `config`, with overrides, answered by the record.
+
+    Raises:
+        SettingsError: If they cannot be used.
+    """
+    given = dict(overrides or {})
+    for key in given:
+        if key in _REFUSED or key == "backend":
+            raise SettingsError(
+                f"--set {key}: a replay answers from the recorded run; "
+                "absa run asks another backend"
+            )
+    base = {} if config is not None else _as_overrides(recorded.settings)
+    answers = {"backend.kind": "replay", "backend.path": str(recorded.directory)}
+    return load_settings(config, {**base, **given, **answers})
+
+
+def _as_overrides(settings: Mapping[str, Any]) -> dict[str, object]:
+    """A manifest's settings, less what a profile of the gate filled in: another may be chosen."""
+    pipeline = dict(settings.get("pipeline", {}))
+    profile = load_settings(None, {"pipeline.override_profile": pipeline.get("override_profile")})
+    filled_in = profile.pipeline.debate_override.model_dump(mode="json")
+    given = pipeline.pop("debate_override", {})
+    pipeline["debate_override"] = {k: v for k, v in given.items() if v != filled_in.get(k)}
+    return {**settings, "pipeline": pipeline}
+
+
+async def replay(
+    recorded: Recorded,
+    out: Path,
+    settings: Settings,
+    *,
+    control: Control | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> RunReport:
+    """Decide again into another directory. No model is called.
+
+    Raises:
+        NoRun: The recorded run cannot be used.
+        RunMismatch: `out` holds another run.
+    """
+    if out.resolve() == recorded.directory.resolve():
+        raise RunMismatch(f"{out} is the recorded run itself: give another --out")
+    data = _write_samples(recorded, out)
+    plan = RunPlan(data=data, out=out, settings=settings, seeds=recorded.seeds, format="jsonl")
+    return await run(
+        plan, control=control or Control(), on_progress=on_progress, backend_for=_answers
+    )
+
+
+def _answers(settings: BackendSettings) -> Backend:
+    return ReplayBackend(str(settings.path), settings.seed)
+
+
+def _write_samples(recorded: Recorded, out: Path) -> Path:
+    """The samples as the replay's data file; one that is there already must be the same."""
+    path, fresh = out / SAMPLES, out / f"{SAMPLES}.new"
+    if (out / MANIFEST).exists() and not path.exists():
+        raise RunMismatch(f"{out} holds another run, which is no replay; give another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        write_lines(fresh, (json.dumps(s, ensure_ascii=False) for s in recorded.samples()))
+        if not path.exists():
+            fresh.replace(path)
+        elif file_sha256(path) != file_sha256(fresh):
+            raise RunMismatch(
+                f"{out} holds the replay of another run: its samples differ; give another --out"
+            )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, RunMismatch | NoRun):
+            raise
+        raise NoRun(
+            f"{recorded.directory}: {OUTPUTS} or {SCORECARDS} is damaged ({error}): see absa verify"
+        ) from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    return path
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            yield json.loads(line)

@@ -1,0 +1,224 @@
+"""The answer cache: what counts as the same question, who pays, and what is not remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from absa.backends.cache import CachedBackend, default_path
+from absa.database import StorageError
+from schemas.answers import AteAnswer, AtsaAnswer
+from schemas.backend import Ask, Reply
+from schemas.errors import BackendError
+from schemas.settings import BackendSettings, RoleSettings
+
+ANSWER = {"aspects": [{"term": "가격", "confidence": 0.9}]}
+
+
+class Counting:
+    """Counts its answers; says no if told to."""
+
+    def __init__(self, output: dict[str, Any] | None = None) -> None:
+        self.output = ANSWER if output is None else output
+        self.fails = False
+        self.count = 0
+
+    def ask(self, question: Ask) -> Reply:
+        self.count += 1
+        if self.fails:
+            raise BackendError("no", node=question.node)
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        return Reply(self.output, "openai", model="m", seed=1, usage=usage, latency_ms=5.0)
+
+    async def aask(self, question: Ask) -> Reply:
+        await asyncio.sleep(0.001)
+        return self.ask(question)
+
+
+def question(uid: str = "u", prompt: str = "p", turn: int = 0, **changes: Any) -> Ask:
+    fields: dict[str, Any] = {
+        "node": "ate",
+        "system": "s",
+        "user": "u",
+        "inputs": {},
+        "answer": AteAnswer,
+        **changes,
+    }
+    return Ask(uid=uid, prompt_sha256=prompt, turn=turn, **fields)
+
+
+def settings(**changes: Any) -> BackendSettings:
+    return BackendSettings.model_validate({"kind": "openai", "model": "m", **changes})
+
+
+@pytest.fixture(autouse=True)
+def _no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Callable[..., Any]:
+    """A cache over one file; `run_id`, `shared` and settings may be given."""
+
+    @contextmanager
+    def opened(
+        inner: Counting, run_id: str = "run", shared: bool = True, **changes: Any
+    ) -> Iterator[CachedBackend]:
+        path = tmp_path / "답.db"
+        backend = CachedBackend(inner, settings(**changes), path, run_id=run_id, shared=shared)
+        yield backend
+        backend.close()
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({}, {}),
+        ({"timeout_s": 1.0, "max_retries": 0, "max_concurrency": 1}, {}),
+        ({"base_url": "http://localhost:1/v1/"}, {}),
+        ({}, {"uid": "another"}),
+    ],
+)
+def test_same_question_is_a_hit_whoever_asks_and_however_it_travels(
+    cache: Callable[..., Any], changes: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    inner = Counting()
+    url = {"base_url": "http://localhost:1/v1"} if "base_url" in changes else {}
+    with cache(inner, **url) as first:
+        first.ask(question())
+    with cache(inner, "another run", **changes) as second:
+        reply = second.ask(question(**asked))
+    assert inner.count == 1
+    assert (reply.cached, reply.attempts, reply.usage, reply.output) == (True, 0, None, ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"model": "another"}, {}),
+        ({"base_url": "http://localhost:1/v1"}, {}),
+        ({"temperature": 0.5}, {}),
+        ({"seed": 7}, {}),
+        ({"roles": {"ate": RoleSettings(model="another")}}, {}),
+        ({}, {"prompt": "another"}),
+        ({}, {"answer": AtsaAnswer}),
+    ],
+)
+def test_anything_that_can_change_the_answer_is_a_miss(
+    cache: Callable[..., Any], changes: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    inner = Counting()
+    with cache(inner) as first:
+        first.ask(question())
+    inner.output = {**ANSWER, **{"aspect_sentiments": []}}
+    with cache(inner, **changes) as second:
+        reply = second.ask(question(**asked))
+    assert inner.count == 2
+    assert not reply.cached
+
+
+def test_server_named_by_the_environment_is_another_server(
+    cache: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = Counting()
+    with cache(inner) as backend:
+        backend.ask(question())
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+        backend.ask(question())
+    assert inner.count == 2
+
+
+def test_call_that_paid_gets_its_answer_back_as_it_was(cache: Callable[..., Any]) -> None:
+    inner = Counting()
+    with cache(inner) as before_crash:
+        paid = before_crash.ask(question())
+    with cache(inner) as after_crash:
+        assert after_crash.ask(question()) == paid
+    assert inner.count == 1
+    assert not paid.cached
+
+
+@pytest.mark.parametrize("who", [{"uid": "v"}, {"turn": 1}, {"uid": "u/ate"}])
+def test_unshared_answer_is_given_to_the_call_that_asked_only(
+    cache: Callable[..., Any], who: dict[str, Any]
+) -> None:
+    inner = Counting()
+    with cache(inner, shared=False) as backend:
+        paid = backend.ask(question())
+        backend.ask(question(**who))
+        assert inner.count == 2
+        assert backend.ask(question()) == paid
+    assert inner.count == 2
+
+
+def test_unshared_answers_are_forgotten_with_their_sample_alone(cache: Callable[..., Any]) -> None:
+    inner = Counting()
+    # The second uid looks like a call of the first sample.
+    uids = ("u", "u/ate", 'u", "x')
+    with cache(inner, shared=False) as backend:
+        for uid in uids:
+            backend.ask(question(uid))
+        backend.forget("u")
+    with cache(inner, shared=False) as backend:
+        for uid in uids[1:]:
+            backend.ask(question(uid))
+        assert inner.count == 3
+        backend.ask(question("u"))
+        assert inner.count == 4
+
+
+def test_same_question_asked_by_many_at_once_is_asked_once(cache: Callable[..., Any]) -> None:
+    inner = Counting()
+
+    async def ask_all(backend: CachedBackend) -> list[Reply]:
+        asked = [backend.aask(question(f"u{n}")) for n in range(20)]
+        return list(await asyncio.gather(*asked))
+
+    with cache(inner) as backend:
+        replies = asyncio.run(ask_all(backend))
+    assert inner.count == 1
+    assert sum(reply.cached for reply in replies) == 19
+
+
+def test_failure_is_not_remembered(cache: Callable[..., Any]) -> None:
+    inner = Counting()
+    inner.fails = True
+    with cache(inner) as backend:
+        for ask in (backend.ask, lambda q: asyncio.run(backend.aask(q))):
+            with pytest.raises(BackendError):
+                ask(question())
+        inner.fails = False
+        assert not backend.ask(question()).cached
+
+
+def test_answer_that_cannot_be_read_is_not_remembered(cache: Callable[..., Any]) -> None:
+    inner = Counting({"nothing": "that was asked for"})
+    with cache(inner) as backend:
+        backend.ask(question())
+        asyncio.run(backend.aask(question()))
+    assert inner.count == 2
+
+
+def test_damaged_cache_is_named_with_its_remedy(cache: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "답.db").write_bytes(b"\0garbage" * 1000)
+    with pytest.raises(StorageError, match=r"답\.db: .*the answer cache is damaged: delete"):
+        with cache(Counting()):
+            pass
+
+
+def test_place_of_the_cache_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    monkeypatch.setenv("ABSA_CACHE", "~/답.db")
+    assert default_path() == Path("/home/someone/답.db")
+    monkeypatch.delenv("ABSA_CACHE")
+    assert default_path() == Path("/var/cache/absa/answers.db")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_path() == Path("/home/someone/.cache/absa/answers.db")
