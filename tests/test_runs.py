@@ -317,6 +317,12 @@ def test_second_run_in_the_same_directory_is_refused(plan: RunPlan) -> None:
     assert go(plan).exit_code == 0
 
 
+def test_directory_that_cannot_be_made_is_refused(plan: RunPlan, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunBusy, match="give an --out that can be written"):
+        go(replace(plan, out=tmp_path / "file" / "out"))
+
+
 # Identity ---------------------------------------------------------------------------------------
 
 

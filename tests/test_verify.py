@@ -296,6 +296,26 @@ def test_failed_samples_and_bad_lines_are_counted_apart(tmp_path: Path) -> None:
     assert "nobody" in found(verify(out))["Counts"]
 
 
+def test_a_run_of_an_older_version_without_later_settings_and_prompts_passes(copy: Path) -> None:
+    def older(m: Json) -> None:
+        for settings in (m["settings"], m["identity"]["settings"]):
+            settings["pipeline"].pop("memory")
+        m["identity"]["prompts"].pop("speaker.md")
+        m["versions"]["absa-debate-graph"] = "0.0.1"
+
+    edit_manifest(copy, older)
+    report = verify(copy)
+    assert found(report) == {}
+    assert len(report.notes) == 1 and "0.0.1" in report.notes[0]
+
+
+def test_changed_prompts_are_a_note(copy: Path) -> None:
+    edit_manifest(copy, lambda m: m["identity"]["prompts"].update({"ate.md": "0"}))
+    report = verify(copy)
+    assert found(report) == {}
+    assert "prompts/ate.md" in report.notes[0]
+
+
 def test_a_missing_data_file_is_a_note_and_no_violation(good: Path, copy: Path) -> None:
     edit_manifest(copy, lambda m: m["data"].update(path="/nowhere/data.jsonl"))
     report = verify(copy)

@@ -1,7 +1,8 @@
 """Configurations side by side on the same samples: did the debate help, and at what cost?"""
 
 from absa.ablate.configurations import DEFAULT_NAMES, AblationError, Configuration, load
-from absa.ablate.study import FILE, Study, explore, study, write
+from absa.ablate.study import FILE, Study, study, write
+from absa.ablate.sweep import sweep
 
 __all__ = [
     "DEFAULT_NAMES",
@@ -9,8 +10,8 @@ __all__ = [
     "AblationError",
     "Configuration",
     "Study",
-    "explore",
     "load",
     "study",
+    "sweep",
     "write",
 ]

@@ -83,7 +83,7 @@ def bootstrap(
     )
     value = statistic(everyone)
     limits = drawn.confidence_interval
-    parts = [value, limits.low, limits.high, drawn.standard_error]
+    parts = [value, *map(np.asarray, (limits.low, limits.high, drawn.standard_error))]
     return Interval(*(p[:many] for p in parts)), Interval(*(p[many:] for p in parts))
 
 
@@ -117,7 +117,9 @@ def randomisation(
 
 def mcnemar(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> dict[str, float | int]:
     """McNemar's exact test on samples that one got right and the other did not."""
-    from statsmodels.stats.contingency_tables import mcnemar as exact_mcnemar
+    from statsmodels.stats.contingency_tables import (  # type: ignore[import-untyped]
+        mcnemar as exact_mcnemar,
+    )
 
     both, neither = int((one & other).sum()), int((~one & ~other).sum())
     only_one, only_other = int((one & ~other).sum()), int((~one & other).sum())
@@ -136,7 +138,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected for their number."""
     if not p_values:
         return []
-    from statsmodels.stats.multitest import multipletests
+    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
     corrected = multipletests(p_values, alpha=ALPHA, method="holm")[1]
     return [float(p) for p in corrected]

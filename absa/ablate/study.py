@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from absa.ablate.configurations import Configuration, Roles
 from absa.ablate.constant import Constant
 from absa.ablate.costs import costs
 from absa.ablate.measuring import METRICS, PRIMARY, Measured, measure
-from absa.ablate.sweep import WARNING, Point, sweep
+from absa.ablate.sweep import WARNING
 from absa.ablate.tables import csv_lines, tables
 from absa.ablate.verdict import Against, Spent, decide
 from absa.metrics import SCORER_VERSION
@@ -46,7 +46,11 @@ def study(asked: Study) -> dict[str, Any]:
         GoldError: The gold does not score 1.0 against itself.
     """
     measured = measure(asked.out, asked.configurations, asked.constant)
-    spent = costs(asked.out, asked.configurations, measured.uids)
+    return compare(asked, measured, costs(asked.out, asked.configurations, measured.uids))
+
+
+def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics and the verdict, of numbers per sample and costs per configuration."""
     at = measured.names.index(asked.roles.debate)
     scores, differences = statistics.bootstrap(
         measured.numbers, at, resamples=asked.resamples, seed=asked.seed
@@ -95,26 +99,11 @@ def study(asked: Study) -> dict[str, Any]:
     return found
 
 
-def explore(
-    directory: Path,
-    points: Sequence[Point],
-    *,
-    uids: Sequence[str] | None = None,
-    resamples: int = statistics.RESAMPLES,
-    seed: int = 0,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Any]:
-    """A sweep over recorded answers, as a part of `ablation.json`."""
-    return sweep(
-        directory, points, uids=uids, resamples=resamples, seed=seed, on_progress=on_progress
-    )
-
-
 def _comparisons(
     asked: Study, measured: Measured, at: int, differences: statistics.Interval
 ) -> list[dict[str, Any]]:
     primary = METRICS.index(PRIMARY)
-    found = []
+    found: list[dict[str, Any]] = []
     for other, name in enumerate(measured.names):
         if other == at:
             continue
@@ -130,6 +119,7 @@ def _comparisons(
                     metric: _value(differences, other, k) if measured.has(metric) else None
                     for k, metric in enumerate(METRICS)
                 },
+                "samples_that_differ": int((numbers[:, at] != numbers[:, other]).any(1).sum()),
                 "p": p,
                 "standard_error": error,
                 "smallest_shown": statistics.smallest_shown(error),
@@ -167,6 +157,7 @@ def _against(
         high=strict["high"],
         p_holm=found["p_holm"],
         smallest_shown=found["smallest_shown"],
+        samples_that_differ=found["samples_that_differ"],
         relaxed_difference=found["differences"]["pair_relaxed_f1"]["value"],
         spent=_spent(spent[name]),
     )

@@ -85,13 +85,13 @@ def latex_text(text: str) -> str:
 
 def csv_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The numbers as they are, in full precision; what is not known is empty."""
-    line = io.StringIO()
-    writer = csv.DictWriter(line, fieldnames=list(rows[0]) if rows else [], lineterminator="")
-    for write in (writer.writeheader, *(lambda r=r: writer.writerow(r) for r in rows)):
-        write()  # type: ignore[no-untyped-call]
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
+    if not rows:
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    yield from text.getvalue().removesuffix("\n").split("\n")
 
 
 # The tables of a study ---------------------------------------------------------------------------

@@ -60,6 +60,7 @@ class Against:
     high: float
     p_holm: float
     smallest_shown: float | None
+    samples_that_differ: int
     relaxed_difference: float
     spent: Spent
 
@@ -145,7 +146,9 @@ def _against(what: str, found: Against, word: Word) -> Sequence[str]:
     if word == "no_difference":
         if found.low > 0 or found.high < 0:
             text += "; the interval excludes zero, but not after correction for the comparisons"
-        if found.smallest_shown is not None:
+        if not found.samples_that_differ:
+            text += "; no sample scores differently"
+        elif found.smallest_shown is not None:
             text += f"; a difference of {100 * found.smallest_shown:.1f} could have been shown"
     return (f"{text}.",)
 

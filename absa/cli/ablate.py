@@ -97,7 +97,9 @@ def ablate(
     ] = False,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="RUN", help="The run whose answers are swept."),
+        typer.Option(
+            "--from", metavar="RUN", help="The recorded run to sweep, instead of the debate's."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the bootstrap.")] = 0,
     own_cache: Annotated[
@@ -110,7 +112,7 @@ def ablate(
     as_json: Annotated[bool, typer.Option("--json", help="Print ablation.json.")] = False,
 ) -> None:
     """Run, compare, write and print."""
-    from absa.ablate import AblationError, Study, explore, study, write
+    from absa.ablate import AblationError, Study, study, write
     from absa.ablate.configurations import roles
     from absa.ablate.sweep import grid, variants
     from absa.metrics import GoldError
@@ -121,9 +123,7 @@ def ablate(
     if source is not None and not tried:
         raise AblationError("--from: give --sweep or --replay-variants to say what to try on it")
     if data is None and (source is None or configs):
-        raise AblationError("DATA is missing: a file with labelled samples")
-    if source is not None and data is not None:
-        raise AblationError("--from names a recorded run: give it or DATA, not both")
+        raise AblationError("DATA is missing: a file with labelled samples, before --configs")
     found: dict[str, Any] = {"notes": []}
     failed = False
     try:
@@ -136,9 +136,9 @@ def ablate(
             )
             with console(stderr=True).status("comparing…"):
                 found = study(Study(out, chosen, who, constant, seed=seed, notes=notes))
-            source = out / who.debate
+            source = source or out / who.debate
         if tried and source is not None:
-            found["sweep"] = _sweep(explore, source, tried, seed)
+            found["sweep"] = _sweep(source, tried, seed)
     except RunError as error:
         raise UsageError(str(error)) from error
     except GoldError as error:
@@ -227,14 +227,15 @@ def _run_all(
     return failed
 
 
-def _sweep(explore: Any, source: Path, tried: Sequence[Point], seed: int) -> dict[str, Any]:
+def _sweep(source: Path, tried: Sequence[Point], seed: int) -> dict[str, Any]:
+    from absa.ablate import sweep
+
     with console(stderr=True).status("") as status:
 
         def tell(done: int, total: int) -> None:
             status.update(f"decided again under {done} of {total} settings")
 
-        found: dict[str, Any] = explore(source, tried, seed=seed, on_progress=tell)
-        return found
+        return sweep(source, tried, seed=seed, on_progress=tell)
 
 
 def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from absa.report.markup import Markup, el
 from absa.report.tally import BINS, Reliability
 
 
-class Bar(NamedTuple):
+@dataclass(frozen=True)
+class Bar:
     """A row of a bar chart; `href` leads to its samples."""
 
     name: str

@@ -23,7 +23,9 @@ def el(tag: str, *children: object, **attributes: object) -> Markup:
         if value is not None and value is not False
     )
     if tag in _VOID and not children:
-        return Markup(f"<{tag}{given}/>" if tag not in ("meta", "br", "input") else f"<{tag}{given}>")
+        return Markup(
+            f"<{tag}{given}/>" if tag not in ("meta", "br", "input") else f"<{tag}{given}>"
+        )
     return Markup(f"<{tag}{given}>{join(children)}</{tag}>")
 
 

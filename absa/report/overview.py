@@ -187,9 +187,8 @@ def _tile(name: str, value: str, note: object, href: str | None = None) -> Marku
 
 def _tiles(run: Shown) -> Markup:
     tally = run.tally
-    tiles = [_score_tile(score) for score in run.headline.scores if _is_main(score)] if (
-        run.headline
-    ) else []
+    scores = run.headline.scores if run.headline else ()
+    tiles = [_score_tile(score) for score in scores if _is_main(score)]
     tiles += [
         _gain_tile(run),
         _tile(
@@ -310,9 +309,8 @@ def _row(name: str, cells: Sequence[object]) -> Markup:
 def _score_row(name: str, runs: Sequence[Shown]) -> Markup:
     cells: list[object] = []
     for run in runs:
-        found = next((s for s in run.headline.scores if s.name == name), None) if (
-            run.headline
-        ) else None
+        scores = run.headline.scores if run.headline else ()
+        found = next((s for s in scores if s.name == name), None)
         cells.append(
             [
                 el("b", f"{found.final:.3f}"),
@@ -522,7 +520,10 @@ def _settings(runs: Sequence[Shown]) -> Markup:
         )
     head = el("tr", el("td"), [el("th", run.name, scope="col") for run in runs])
     table = el(
-        "table", el("thead", head) if len(runs) > 1 else None, el("tbody", rows), class_="side plain"
+        "table",
+        el("thead", head) if len(runs) > 1 else None,
+        el("tbody", rows),
+        class_="side plain",
     )
     return el(
         "section",

@@ -565,7 +565,7 @@
     return part("The debate", `${debate.rounds.flat().length} turns and the judge`, rounds,
       h("ol", { class: "turns" }, drawTurn("judge", "Judge", "decides",
         edits(judge.patch),
-        h("p", {}, h("span", { class: "quiet" }, "tuples "), pairs(judge.tuples || [])),
+        (judge.tuples || judge.patch) && h("p", {}, h("span", { class: "quiet" }, "tuples "), pairs(judge.tuples || [])),
         judge.polarity && h("p", {}, h("span", { class: "quiet" }, "sentence "), chip(judge.polarity),
           (judge.spans || []).map((span) => [" ", quote(span, lang)])),
         spoken(judge, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),

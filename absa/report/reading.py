@@ -84,7 +84,9 @@ def read_run(path: Path, name: str | None = None) -> RunDirectory:
     if not path.is_dir():
         raise ReportError(f"{path} is not a directory; give what `absa run --out` wrote")
     if not (path / OUTPUTS).is_file():
-        raise ReportError(f"{path} has no {OUTPUTS}: it is no run directory, or the run is not over")
+        raise ReportError(
+            f"{path} has no {OUTPUTS}: it is no run directory, or the run is not over"
+        )
     problems: list[str] = []
     manifest = _document(path / MANIFEST, problems) or {}
     return RunDirectory(

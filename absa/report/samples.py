@@ -27,7 +27,7 @@ _EXTRAS = (
     "flagged_tuple_ids",
 )
 _SPOKEN = ("stance", "planning", "reflection", "message", "key_points")
-_SUMMED_UP = ("winner", "consensus", "key_agreements", "key_disagreements")
+_SUMMED_UP = ("winner", "consensus", "key_agreements", "key_disagreements", "rationale")
 
 
 def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
@@ -93,9 +93,7 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
                 "confidence": output.stage1_ate.confidence,
             },
             "rows": [_lean(vars(row)) for row in side_by_side(entry, found)],
-            "places": [
-                [p.row, p.part[0], p.polarity, p.start, p.end] for p in show.places(output)
-            ],
+            "places": [[p.row, p.part[0], p.polarity, p.start, p.end] for p in show.places(output)],
             "gold_places": [
                 [n, "a", a.polarity, a.from_, a.to]
                 for n, a in enumerate(found.aspects or (), start=1)
@@ -119,7 +117,7 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
             "adoption": show.adoption(output, settings),
             "ev": _ev(output),
             "why": show.label_reason(output),
-            "debate": _debate(entry),
+            "debate": _debate(entry.raw),
             "gate": [_gate(r, output, settings) for r in output.meta.override_gate],
             "moderator": _moderator(output),
             "log": [
@@ -154,40 +152,41 @@ def _ev(output: FinalOutput) -> dict[str, Any] | None:
     }
 
 
-def _debate(entry: Entry) -> dict[str, Any] | None:
-    debate = entry.output.debate
-    if debate is None:
+def _debate(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """The debate, of whichever protocol: in edits, in words, or in both."""
+    debate = raw.get("debate")
+    if not isinstance(debate, dict):
         return None
-    raw = entry.raw.get("debate") or {}
-    raw_rounds = raw.get("rounds") or []
-    rounds = []
-    for n, held in enumerate(debate.rounds):
-        raw_turns = raw_rounds[n].get("turns", []) if n < len(raw_rounds) else []
-        rounds.append(
+    summary = debate.get("summary") or {}
+    return {
+        "personas": {
+            key: [persona.get("name"), persona.get("role")]
+            for key, persona in (debate.get("personas") or {}).items()
+        },
+        "rounds": [
             [
                 _lean(
                     {
-                        "speaker": turn.speaker,
-                        "edits": [_edit(e) for e in turn.proposed_edits],
-                        **_words(raw_turns[k] if k < len(raw_turns) else {}, _SPOKEN),
+                        "speaker": turn.get("speaker"),
+                        "edits": [_edit(e) for e in turn.get("proposed_edits") or ()],
+                        **_words(turn, _SPOKEN),
                     }
                 )
-                for k, turn in enumerate(held.turns)
+                for turn in held.get("turns") or ()
             ]
-        )
-    summary = debate.summary
-    return {
-        "personas": {key: [p.get("name"), p.get("role")] for key, p in debate.personas.items()},
-        "rounds": rounds,
+            for held in debate.get("rounds") or ()
+        ],
         "judge": _lean(
             {
-                "patch": [_edit(e.model_dump()) for e in summary.final_patch],
-                "tuples": [[t.aspect_term, t.polarity] for t in summary.final_tuples],
-                "polarity": summary.sentence_polarity,
-                "spans": list(summary.sentence_evidence_spans),
-                "unresolved": [str(c) for c in summary.unresolved_conflicts],
-                "rationale": summary.rationale,
-                **_words(raw.get("summary") or {}, _SUMMED_UP),
+                "patch": [_edit(e) for e in summary.get("final_patch") or ()],
+                "tuples": [
+                    [t.get("aspect_term"), t.get("polarity")]
+                    for t in summary.get("final_tuples") or ()
+                ],
+                "polarity": summary.get("sentence_polarity"),
+                "spans": list(summary.get("sentence_evidence_spans") or ()),
+                "unresolved": [str(c) for c in summary.get("unresolved_conflicts") or ()],
+                **_words(summary, _SUMMED_UP),
             }
         ),
     }

@@ -85,7 +85,7 @@ def _lower(text: str) -> str:
 
 def gate_steps(allow_drop: bool) -> list[tuple[str, str]]:
     """The gate's conditions in their order: code, and what passing it means."""
-    steps = [(code, PASSED.get(code, "")) for code, _ in CONDITIONS]
+    steps = [(str(code), PASSED.get(code, "")) for code, _ in CONDITIONS]
     # The two steps about drops stand before the others and are there only with `allow_drop`.
     return steps if allow_drop else [s for n, s in enumerate(steps) if n not in _DROP_STEPS]
 

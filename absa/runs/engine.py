@@ -42,7 +42,7 @@ class RunError(RuntimeError):
 
 
 class RunBusy(RuntimeError):
-    """Another process is at work in the directory."""
+    """The directory cannot be used now: another process is in it, or it cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,6 @@ async def run(
     """Start a run, or go on with the one that is in `plan.out`."""
     control = control or Control()
     about = describe_data(plan)
-    plan.out.mkdir(parents=True, exist_ok=True)
     with locked(plan.out):
         refuse_leftovers(plan.out)
         try:
@@ -154,8 +153,13 @@ def describe_data(plan: RunPlan) -> dict[str, Any]:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep a second process out of the directory."""
-    with (out / LOCK).open("w") as file:
+    """Make the directory and keep a second process out of it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        file = (out / LOCK).open("w")
+    except OSError as error:
+        raise RunBusy(f"{out}: {error.strerror}; give an --out that can be written") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -45,7 +45,7 @@ from absa.runs.artefacts import (
     gate_summary,
 )
 from absa.runs.engine import MANIFEST
-from absa.runs.identity import differences, file_sha256, identity, versions
+from absa.runs.identity import TRANSPORT, differences, file_sha256, identity, versions
 from absa.runs.replay import NoRun
 from absa.scorecard import gold, scorecard
 from graph import build
@@ -321,38 +321,40 @@ class _Verification:
             if self._settings is not None:
                 self._say(COUNTS, f"{MANIFEST}: no identity of the run in it")
             return
-        about = {k: v for k, v in _mapping(self._manifest.get("data")).items() if k != "path"}
-        # What a recorded run was replayed from may be gone; its hash is not asked for here.
-        backend = self._settings.backend
-        unread = backend.model_copy(update={"kind": "offline"})
-        ours = identity(self._settings.model_copy(update={"backend": unread}), about)
-        now = json.loads(json.dumps(ours))
-        now["settings"]["backend"]["kind"] = backend.kind
-        if backend.kind == "openai" and backend.base_url is None:
-            # The environment named the server then; what it names now does not matter.
-            then = _mapping(_mapping(known.get("settings")).get("backend"))
-            now["settings"]["backend"]["base_url"] = then.get("base_url")
-        for part in ("settings", "data"):
-            for difference in differences(known.get(part), now[part], part):
+        for part, said in self._identified(known).items():
+            for difference in differences(known.get(part), said, part):
                 self._say(COUNTS, f"{MANIFEST}: against the run's identity, {difference}")
-        lines = (
-            line.partition(":")[0]
-            for part in ("prompts", "resources")
-            for line in differences(known.get(part), now[part], part)
-        )
         made_by = _mapping(self._manifest.get("versions")).get(PACKAGE)
         if made_by != versions()[PACKAGE]:
             self._notes.append(
                 f"the run was made by version {made_by}, this is {versions()[PACKAGE]}: its rules "
                 "may decide otherwise"
             )
-        # Of the resources the rules read the patterns only.
-        changed = [line for line in lines if line.startswith(("prompts.", "resources.patterns"))]
+        # Only the folders' hashes are wanted, and of the resources only what the rules read.
+        ours = identity(Settings(), {})
+        changed = [
+            f"{part}/{name}"
+            for part in ("prompts", "resources")
+            for name, sha256 in _mapping(known.get(part)).items()
+            if ours[part].get(name) != sha256 and (part == "prompts" or name.startswith("patterns"))
+        ]
         self._prompts_unchanged = not changed
         if changed:
             self._notes.append(
                 f"changed since the run, so that decisions and prompts may differ: {_some(changed)}"
             )
+
+    def _identified(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifest's settings and data in the form that an identity has."""
+        settings = dict(_mapping(self._manifest.get("settings")))
+        given = _mapping(settings.get("backend"))
+        backend = {k: v for k, v in given.items() if k not in TRANSPORT}
+        if backend.get("kind") == "openai" and backend.get("base_url") is None:
+            # The environment named the server then; what it names now does not matter.
+            then = _mapping(_mapping(known.get("settings")).get("backend"))
+            backend["base_url"] = then.get("base_url")
+        data = {k: v for k, v in _mapping(self._manifest.get("data")).items() if k != "path"}
+        return {"settings": {**settings, "backend": backend}, "data": data}
 
     # Counts ---------------------------------------------------------------------------------
 
