@@ -195,7 +195,7 @@ def page_file(debate: Path) -> Path:
 def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
-        pytest.fail(
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
             "these tests need Chromium: `apt-get install -y chromium` on Debian and Ubuntu "
             f"(any of {', '.join(BROWSERS)} on the PATH will do)"
         )
