@@ -28,9 +28,9 @@ _MAX_TOKENS = 512
 def with_signal(output: FinalOutput, settings: AuxHfSettings) -> FinalOutput:
     """The output with the classifier's opinion beside it."""
     assert settings.checkpoint is not None, "the settings ask for a checkpoint"
-    answer = _classifier(settings.checkpoint)(
-        output.text, truncation=True, max_length=_MAX_TOKENS
-    )[0]
+    answer = _classifier(settings.checkpoint)(output.text, truncation=True, max_length=_MAX_TOKENS)[
+        0
+    ]
     polarity = polarity_of(str(answer["label"]), dict(settings.labels))
     signal = {
         "checkpoint": settings.checkpoint,

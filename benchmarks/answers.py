@@ -19,7 +19,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "atsa": {
         "aspect_sentiments": [
-            {"aspect_ref": "사용감", "polarity": "positive", "evidence": "좋지만", "confidence": 0.9},
+            {
+                "aspect_ref": "사용감",
+                "polarity": "positive",
+                "evidence": "좋지만",
+                "confidence": 0.9,
+            },
             {"aspect_ref": "가격", "polarity": "positive", "evidence": "비싸요", "confidence": 0.5},
         ]
     },

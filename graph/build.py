@@ -82,7 +82,9 @@ class _Wiring:
         numbers = range(self._pipeline.vote_calls)
         self._graph.add_conditional_edges(
             "intake",
-            RouteStep(lambda state: [Send("extract", {**state, "call_number": n}) for n in numbers]),
+            RouteStep(
+                lambda state: [Send("extract", {**state, "call_number": n}) for n in numbers]
+            ),
             ["extract"],
         )
         self._rule(vote, with_settings=True)

@@ -32,7 +32,7 @@ class SettingsInForce:
         """Take the settings as built."""
         self.switchable = switchable
         self._pipeline = pipeline
-        self._applied = lru_cache(maxsize=256)(lambda context: context.applied_to(pipeline))
+        self._applied = lru_cache(maxsize=256)(lambda context, given: context.applied_to(pipeline))
 
     def __call__(self) -> PipelineSettings:
         """The settings of the run that is going on."""
@@ -42,7 +42,11 @@ class SettingsInForce:
 
     def under(self, context: RunContext | None) -> PipelineSettings:
         """The settings under a context."""
-        return self._applied(context) if context else self._pipeline
+        if context is None:
+            return self._pipeline
+        # Which fields were given is part of a context, but not of its equality.
+        pipeline: PipelineSettings = self._applied(context, frozenset(context.model_fields_set))
+        return pipeline
 
     def check_context(self) -> None:
         """Refuse a context that a graph of fixed settings would ignore."""

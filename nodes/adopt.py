@@ -212,10 +212,7 @@ def ev_components(e: Evidence, changed: Sequence[Change]) -> dict[str, float]:
     components: dict[str, float] = {}
     moved = [c for c in changed if c.polarity_changed]
     if e.context is not None and moved:
-        said = {
-            a.key: a.hints
-            for a in hinted_aspects(e.context, Board(e.patched, e.text, e.lang))
-        }
+        said = {a.key: a.hints for a in hinted_aspects(e.context, Board(e.patched, e.text, e.lang))}
         components["debate_support"] = _mean([support(c, said.get(c.key, ())) for c in moved])
     if e.risks_before:
         resolved = (e.risks_before - e.risks_after) / e.risks_before

@@ -147,11 +147,12 @@ def _logged(
 ) -> Correction:
     """Run an action and write down what really changed."""
     key = board.resolve(target)
-    before = board.snapshot(key)
+    before, saved = board.snapshot(key), board.saved()
     new_key, refused = act(key)
     after = board.snapshot(new_key) if new_key is not None else before
     if refused is None and not _visible(before, after):
-        refused = NO_CHANGE
+        board.restore(saved)
+        after, refused = before, NO_CHANGE
     return Correction(
         source=source,
         proposal_type=action,
@@ -176,9 +177,7 @@ def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> boo
     return bool(face(before) != face(after))
 
 
-def _flip(
-    board: Board, key: str, to: str | None, review: SentimentReview | None = None
-) -> Outcome:
+def _flip(board: Board, key: str, to: str | None, review: SentimentReview | None = None) -> Outcome:
     """Flip the sentiments of an aspect; confidence and evidence stay unless the review gives them."""
     aspect = board.aspects.get(key)
     if aspect is None or not aspect.sentiments:

@@ -8,7 +8,7 @@ from typing import Any
 from nodes.language import Language
 from nodes.text import locate
 from schemas.answers import Span
-from schemas.records import AspectRecord, Sentiment, StageResult
+from schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
 
 BACKFILL_CONFIDENCE = 0.3
 DEFAULT_CONFIDENCE = 0.5
@@ -41,12 +41,26 @@ class Board:
         )
 
     def resolve(self, term: str | None) -> str:
-        """The key an aspect has now: a revised span gave it a new one."""
-        return resolve(self.lang.key(term or ""), self.renamed)
+        """The key that the aspect of this name has now: a revised span gave it a new one.
+
+        A name means the aspect that had it first, also where another has taken it over.
+        """
+        key = self.lang.key(term or "")
+        return self.renamed.get(key, key)
 
     def find(self, term: str | None) -> AspectRecord | None:
         """The aspect that a term names, under its old or its new name."""
         return self.aspects.get(self.resolve(term))
+
+    def saved(self) -> tuple[dict[str, AspectRecord], list[Unanchored], dict[str, str]]:
+        """Everything that an action may change."""
+        return dict(self.aspects), list(self.unanchored), dict(self.renamed)
+
+    def restore(
+        self, saved: tuple[dict[str, AspectRecord], list[Unanchored], dict[str, str]]
+    ) -> None:
+        """Take an action back."""
+        self.aspects, self.unanchored, self.renamed = saved
 
     def snapshot(self, key: str) -> dict[str, Any] | None:
         """What a log entry shows of an aspect, before and after."""
@@ -71,7 +85,6 @@ class Board:
         """A new aspect without sentiments; its key."""
         key = self.lang.key(term)
         self.aspects[key] = AspectRecord(term=term, span=locate(self.text, term, span))
-        self.renamed.pop(key, None)
         return key
 
     def drop_aspect(self, key: str) -> None:
@@ -104,17 +117,11 @@ class Board:
                 for k, a in self.aspects.items()
             }
         if new_key != key:
-            self.renamed.pop(new_key, None)
-            self.renamed[key] = new_key
+            names = [name for name, now in self.renamed.items() if now == key]
+            if key not in self.renamed:
+                names.append(key)
+            self.renamed.update(dict.fromkeys(names, new_key))
         return new_key
-
-
-def resolve(key: str, renamed: dict[str, str]) -> str:
-    """Follow the renames of an aspect key."""
-    seen = {key}
-    while (key := renamed.get(key, key)) not in seen:
-        seen.add(key)
-    return key
 
 
 def tuples(result: StageResult, lang: Language) -> Tuples:

@@ -38,7 +38,7 @@ from schemas.records import (
     StageResult,
 )
 from schemas.settings import PipelineSettings
-from schemas.state import OutputState, State
+from schemas.state import FinishUpdate, State
 
 # Verdicts of the gate that count as `skipped_conflict`, by their name in the statistics.
 _CONFLICTS = {
@@ -49,9 +49,14 @@ _CONFLICTS = {
 }
 
 
-def finalize(state: State, pipeline: PipelineSettings) -> OutputState:
+def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
     """Give the output without a Moderator: its label is the aggregate of the final tuples."""
-    return {"output": final_output(state, pipeline, state["adoption"], None)}
+    return finish(final_output(state, pipeline, state["adoption"], None))
+
+
+def finish(output: FinalOutput) -> FinishUpdate:
+    """The end of a text: another one on the same thread must not inherit its id or language."""
+    return {"output": output, "uid": None, "lang": None, "domain": None, "demos": []}
 
 
 def final_output(
@@ -122,12 +127,8 @@ def final_output(
             ),
             stage1_risks=len(state["stage1_validation"].structural_risks),
             stage2_risks=len(stage2_validation.structural_risks) if stage2_validation else None,
-            polarity_repair_count=sum(
-                c.polarity_repair_count for c in state["counts"].values()
-            ),
-            polarity_invalid_count=sum(
-                c.polarity_invalid_count for c in state["counts"].values()
-            ),
+            polarity_repair_count=sum(c.polarity_repair_count for c in state["counts"].values()),
+            polarity_invalid_count=sum(c.polarity_invalid_count for c in state["counts"].values()),
             unanchored_count=len(final.unanchored),
             ungrounded_count=ungrounded_count(final, text),
             stage2_review_violation=tuple(

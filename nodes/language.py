@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Korean reviews quote English product names, so a fifth of the letters being Hangul is enough.
 _KOREAN_SHARE = 0.2
 _NOUN_TAGS = ("NNG", "NNP", "SL", "SN", "XSN", "XPN", "NNB")
+# How many readings of a word are looked at before it is taken for a verb.
+_READINGS = 5
 _TOPIC_TAGS = ("JKS", "JX", "JKO")
 # "the service was": a determiner, one or two words, a verb of being. No tagger needed for that.
 _ENGLISH_SUBJECT = re.compile(
@@ -47,9 +49,7 @@ def _load_kiwi() -> Kiwi:
     from kiwipiepy import Kiwi
 
     # The dictionaries of proper nouns, phrases and typos take two thirds of the loading time.
-    return Kiwi(
-        num_workers=1, load_default_dict=False, load_multi_dict=False, load_typo_dict=False
-    )
+    return Kiwi(num_workers=1, load_default_dict=False, load_multi_dict=False, load_typo_dict=False)
 
 
 def detect(text: str) -> str:
@@ -77,7 +77,7 @@ class Language:
         """Read the pattern file of `code`, if there is one."""
         patterns = assets.read_json(f"patterns/{code}.json") or {}
         self.code = code
-        # The longest particle first: 이란 before 란.
+        # The longest first, should a file list one that ends in another.
         self._particles = sorted(patterns.get("particles", []), key=len, reverse=True)
         self._markers = _marker_pattern(patterns.get("contrast_markers", []))
         self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
@@ -91,32 +91,28 @@ class Language:
     def _key(self, term: str) -> str:
         """What two spellings of one aspect have in common.
 
-        NFC, one trailing particle removed (Korean), lower case, no white space, no punctuation.
+        NFC, without a trailing particle (Korean), lower case, no white space, no punctuation.
+        Stripping goes on until nothing changes: a term that was stripped once, because it became an
+        aspect, must not get another key than the word it came from.
         """
-        stem = self.strip_particle(unicodedata.normalize("NFC", term)).lower()
-        return "".join(c for c in stem if not c.isspace() and not _is_punctuation(c))
+        stem = unicodedata.normalize("NFC", term)
+        while (shorter := self.strip_particle(stem)) != stem:
+            stem = shorter
+        return "".join(c for c in stem.lower() if not c.isspace() and not _is_punctuation(c))
 
     def _strip_particle(self, term: str) -> str:
         """The term without one trailing particle, if a morphological analyser calls it one.
 
         가격은 → 가격, but 종이, 사이, 나이 and 고양이 keep their 이.
         """
-        if not self._particles:
-            return term
         composed = unicodedata.normalize("NFC", term)
         bare = _without_tail(composed)
         particle = next((p for p in self._particles if bare.endswith(p)), None)
         if particle is None or not bare.removesuffix(particle).strip():
             return term
-        tokens = kiwi().tokenize(bare)
-        if not tokens or not tokens[-1].tag.startswith("J"):
+        if not _ends_in_particle(bare, particle):
             return term
-        last = tokens[-1]
-        if last.form not in self._particles or not bare.endswith(last.form):
-            return term
-        stem = bare.removesuffix(last.form).rstrip()
-        if not stem:
-            return term
+        stem = bare.removesuffix(particle).rstrip()
         if composed == term:
             return stem
         decomposed = unicodedata.normalize("NFD", stem)
@@ -151,6 +147,21 @@ class Language:
 
     def _find_markers(self, text: str) -> Iterator[re.Match[str]]:
         return self._markers.finditer(text) if self._markers else iter(())
+
+
+def _ends_in_particle(term: str, particle: str) -> bool:
+    """Whether the term reads as a noun with that particle.
+
+    Read as a verb (배우는, "who learns"), a second opinion is asked for: an aspect is a noun.
+    """
+    readings = [tokens for tokens, _ in kiwi().analyze(term, top_n=_READINGS) if tokens]
+    best = readings[0][-1] if readings else None
+    if best is None:
+        return False
+    considered = readings if best.tag.startswith("E") else readings[:1]
+    return any(
+        tokens[-1].tag.startswith("J") and tokens[-1].form == particle for tokens in considered
+    )
 
 
 def _is_punctuation(c: str) -> bool:

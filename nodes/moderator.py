@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
-from nodes.finalize import final_output
+from nodes.finalize import final_output, finish
 from nodes.language import Language, language
 from nodes.polarity import label_of, read
 from nodes.thresholds import TOLERANCE, reaches
@@ -34,7 +34,7 @@ from schemas.records import (
     ValidatorAggregate,
 )
 from schemas.settings import PipelineSettings
-from schemas.state import OutputState, State
+from schemas.state import FinishUpdate, State
 
 DROP_GUARD = 0.2
 SPAN_IOU = 0.8
@@ -83,7 +83,7 @@ class Course:
         self.label, self.confidence = label, confidence
 
 
-def moderator(state: State, pipeline: PipelineSettings) -> OutputState:
+def moderator(state: State, pipeline: PipelineSettings) -> FinishUpdate:
     """Decide the label; a drop guard takes the adoption back. The last word: it gives the output."""
     adoption = state["adoption"]
     adopted = adoption.decision == "adopted"
@@ -101,7 +101,7 @@ def moderator(state: State, pipeline: PipelineSettings) -> OutputState:
     decision = moderate(inputs, pipeline.moderator.rules)
     if decision.arbiter_flags.stage2_rejected_due_to_confidence:
         adoption = adoption.model_copy(update={"decision": "not_adopted", "reason": "low_signal"})
-    return {"output": final_output(state, pipeline, adoption, decision)}
+    return finish(final_output(state, pipeline, adoption, decision))
 
 
 def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:

@@ -188,7 +188,7 @@ def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUp
                     order=n,
                     record=record,
                     correction=correction,
-                    aspect=board.find(record.aspect),
+                    aspect=board.aspects.get(board.lang.key(record.aspect)),
                 )
         return {"gate_outcomes": outcomes}
 
@@ -199,7 +199,7 @@ def settle(board: Board, outcomes: Mapping[str, GateOutcome]) -> list[Correction
     """Put the overridden aspects onto the board; their corrections, in order."""
     applied = [o for o in in_order(outcomes) if o.correction is not None]
     for outcome in applied:
-        key = board.resolve(outcome.record.aspect)
+        key = board.lang.key(outcome.record.aspect)
         if outcome.aspect is not None:
             board.aspects[key] = outcome.aspect
         else:
@@ -300,7 +300,7 @@ def weigh(
 
 def override(board: Board, record: GateRecord, min_target_conf: float) -> Correction:
     """Carry out a verdict on the board and log it."""
-    key = board.resolve(record.aspect)
+    key = board.lang.key(record.aspect)
     before = board.snapshot(key)
     if record.verdict == "drop":
         board.drop_aspect(key)

@@ -41,7 +41,9 @@ def read(word: str | None, words: Sequence[str] = POLARITIES) -> Read:
     accepted = low if low in words else _SHORT.get(low)
     if accepted:
         return Read(accepted, "exact")
-    near = [w for w in words if Levenshtein.distance(low, w, score_cutoff=_MAX_REPAIR) <= _MAX_REPAIR]
+    near = [
+        w for w in words if Levenshtein.distance(low, w, score_cutoff=_MAX_REPAIR) <= _MAX_REPAIR
+    ]
     return Read(near[0], "repaired") if len(near) == 1 else Read(None, "invalid")
 
 
@@ -62,7 +64,6 @@ class PolarityCounter:
     def label(self, word: str | None) -> str | None:
         """A sentence label; one that was not given is no error."""
         return self.read(word, LABELS) if word is not None else None
-
 
     def counts(self) -> Counts:
         """What was counted."""

@@ -52,9 +52,23 @@ def _text(value: Any) -> Any:
 def _confidence(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return None if math.isnan(number) else min(1.0, max(0.0, number))
+
+
+def _flag(value: Any) -> bool | None:
+    """True or false as models write it; anything else is not given."""
+    if isinstance(value, str):
+        return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
+    return bool(value) if isinstance(value, bool | int) else None
+
+
+def _target(value: Any) -> Any:
+    """A target given as a bare word is the aspect it names; no target names none."""
+    if value is None:
+        return {}
+    return {"aspect_ref": value} if isinstance(value, str) else value
 
 
 def _span(value: Any) -> Any:
@@ -99,6 +113,7 @@ class Span(BaseModel):
     end: int
 
 
+Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Word = Annotated[str | None, BeforeValidator(_text)]
 Required = Annotated[str, BeforeValidator(_text)]
 Confidence = Annotated[
@@ -154,7 +169,7 @@ class SentimentItem(Item):
     opinion_term: SkipJsonSchema[Word] = None
     evidence: Word = None
     confidence: Confidence = None
-    is_implicit: bool | None = None
+    is_implicit: Flag = None
 
 
 class AtsaAnswer(Answer):
@@ -202,7 +217,7 @@ class Edit(Item):
     """One edit of the patch debate."""
 
     op: Annotated[str, BeforeValidator(_text), _one_of(EDIT_OPS)]
-    target: EditTarget = EditTarget()
+    target: Annotated[EditTarget, BeforeValidator(_target)] = EditTarget()
     value: Word = None
     evidence: Word = None
     confidence: Confidence = None
@@ -305,7 +320,7 @@ class ExtractedTuple(Item):
     evidence: Word = None
     polarity: SpokenPolarity = None
     confidence: Confidence = None
-    is_implicit: bool | None = None
+    is_implicit: Flag = None
 
 
 class ExtractAnswer(Answer):
@@ -336,7 +351,9 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
     }
     expected = {*model.model_fields, *model.forbidden}
     if not expected & given.keys():
-        raise AnswerError(f"none of the expected keys {sorted(model.model_fields)} is in the answer")
+        raise AnswerError(
+            f"none of the expected keys {sorted(model.model_fields)} is in the answer"
+        )
     notes = [f"{key} {DISCARDED}" for key in model.forbidden if key in given]
     try:
         return model.model_validate(given), notes

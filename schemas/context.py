@@ -44,12 +44,14 @@ class RunContext(BaseModel):
     allow_drop: bool = Field(False, description="Gate: let the debate drop an aspect.")
 
     def applied_to(self, pipeline: PipelineSettings) -> PipelineSettings:
-        """The pipeline with these switches."""
-        thresholds = {name: getattr(self, name) for name in _THRESHOLDS}
+        """The pipeline with the switches that were set; the others stay as built."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        rounds = {name: given[name] for name in ("rounds",) if name in given}
+        thresholds = {name: given[name] for name in _THRESHOLDS if name in given}
         return pipeline.model_copy(
             update={
-                **{name: getattr(self, name) for name in _TOGGLES},
-                "debate": pipeline.debate.model_copy(update={"rounds": self.rounds}),
+                **{name: given[name] for name in _TOGGLES if name in given},
+                "debate": pipeline.debate.model_copy(update=rounds),
                 "debate_override": pipeline.debate_override.model_copy(update=thresholds),
             }
         )

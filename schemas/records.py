@@ -55,7 +55,7 @@ class StageResult(Record):
 
     aspects: tuple[AspectRecord, ...] = ()
     unanchored: tuple[Unanchored, ...] = ()
-    # Aspect keys of revised spans: old key -> the key the aspect has now.
+    # Aspects whose span was revised: the key of each earlier name -> the key they have now.
     renamed: dict[str, str] = Field(default_factory=dict)
 
 

@@ -54,6 +54,15 @@ class OutputState(TypedDict):
     output: FinalOutput
 
 
+class FinishUpdate(OutputState):
+    """The output; what was given for this text is not kept for the next one on the thread."""
+
+    uid: None
+    lang: None
+    domain: None
+    demos: list[dict[str, Any]]
+
+
 class State(TypedDict, total=False):
     """Everything the nodes share about one text."""
 

@@ -176,7 +176,6 @@ def test_a_renamed_aspect_has_changed_its_span_and_not_its_polarity():
     assert (only.span_changed, only.polarity_changed) == (True, False)
 
 
-@pytest.mark.xfail(strict=True, reason="a name that another aspect took over means that one then")
 def test_aspects_that_trade_names_stay_who_they_were():
     """가격 becomes 배터리 가격, then 맛 moves to the place that 가격 left."""
     on = board(TEXT, PRICE, TASTE)

@@ -348,7 +348,6 @@ def test_sentiments_cannot_be_dropped_twice_nor_flipped_when_gone():
     assert opined(on, "가격", "flip_polarity").reason == "target_not_found"
 
 
-@pytest.mark.xfail(strict=True, reason="an action refused as no_change has already been done")
 @pytest.mark.parametrize("case", ["backfill replaced by its like", "two polarities swapped"])
 def test_an_action_that_is_not_applied_leaves_no_trace(case):
     if case == "backfill replaced by its like":

@@ -132,7 +132,6 @@ def test_a_second_text_on_the_same_thread_starts_clean():
     assert len(again.process_trace) == 10
 
 
-@pytest.mark.xfail(strict=True, reason="uid and language of the first text stay in the state")
 @pytest.mark.parametrize("field", ["uid", "lang"])
 def test_what_the_second_text_does_not_give_is_not_taken_from_the_first(field):
     graph = build(PipelineSettings(), ScriptedBackend(said()))

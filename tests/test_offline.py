@@ -113,17 +113,13 @@ ENGLISH = [
 
 
 @pytest.mark.parametrize(("text", "expected"), KOREAN)
-def test_plain_korean_cases(
-    analyst: OfflineAnalyst, text: str, expected: dict[str, str]
-) -> None:
+def test_plain_korean_cases(analyst: OfflineAnalyst, text: str, expected: dict[str, str]) -> None:
     found = tuples(analyst, text, "ko")
     assert {term: found.get(term) for term in expected} == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), ENGLISH)
-def test_plain_english_cases(
-    analyst: OfflineAnalyst, text: str, expected: dict[str, str]
-) -> None:
+def test_plain_english_cases(analyst: OfflineAnalyst, text: str, expected: dict[str, str]) -> None:
     assert tuples(analyst, text, "en") == expected
 
 
@@ -253,9 +249,7 @@ def _strings(value: Any, name: str) -> list[str]:
         return [
             found
             for key, item in value.items()
-            for found in (
-                [item] if key == name and isinstance(item, str) else _strings(item, name)
-            )
+            for found in ([item] if key == name and isinstance(item, str) else _strings(item, name))
         ]
     if isinstance(value, list):
         return [found for item in value for found in _strings(item, name)]

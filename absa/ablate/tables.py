@@ -97,22 +97,27 @@ def csv_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 # The tables of a study ---------------------------------------------------------------------------
 
 
-def tables(found: Mapping[str, Any]) -> list[Table]:
-    """All tables of `ablation.json`."""
+def tables(found: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
+    """All tables of `ablation.json`; in brief they fit a screen of 80 columns."""
     made = []
     if found.get("configurations"):
-        made += [scores(found), comparisons(found), cost(found)]
+        made += [scores(found, brief=brief), comparisons(found, brief=brief), cost(found)]
     if found.get("sweep"):
         made.append(swept(found["sweep"]))
     return made
 
 
-def scores(found: Mapping[str, Any]) -> Table:
+def scores(found: Mapping[str, Any], *, brief: bool = False) -> Table:
     """Each configuration with 95 % intervals, in per cent."""
     shown = [m for m in METRICS if found["configurations"][0]["scores"][m] is not None]
     rows = []
     for one in found["configurations"]:
-        cells = [_interval(one["scores"][metric]) for metric in shown]
+        cells = [
+            _percent(one["scores"][metric]["value"])
+            if brief and metric != PRIMARY
+            else _interval(one["scores"][metric])
+            for metric in shown
+        ]
         exact = one["exact_match"]
         rows.append((one["name"], *cells, _percent(exact["rate"])))
     return Table(
@@ -124,7 +129,7 @@ def scores(found: Mapping[str, Any]) -> Table:
     )
 
 
-def comparisons(found: Mapping[str, Any]) -> Table:
+def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
     """The debate less each other configuration."""
     rows = []
     for one in found["comparisons"]:
@@ -134,11 +139,9 @@ def comparisons(found: Mapping[str, Any]) -> Table:
         rows.append(
             (
                 one["other"],
-                points(strict["value"]),
-                f"{points(strict['low'])} to {points(strict['high'])}",
-                _p(one["p"]),
+                _moved(strict),
                 _p(one["p_holm"]),
-                points(relaxed["value"]),
+                *(() if brief else (points(relaxed["value"]),)),
                 f"{test['only_debate_right']} : {test['only_other_right']}",
                 _p(test["p_holm"]),
                 NOTHING if least is None else f"{100 * least:.1f}",
@@ -148,12 +151,13 @@ def comparisons(found: Mapping[str, Any]) -> Table:
         "comparisons",
         f"{found['roles']['debate']} less each other configuration, in points",
         (
-            *("other", "pair F1, strict", "95 % interval", "p", "p, Holm", "relaxed"),
-            *("exact, this : other", "McNemar p, Holm", "could have shown"),
+            *("other", "pair F1, strict", "p", *(() if brief else ("relaxed",))),
+            *("only this : other exact", "McNemar p", "could have shown"),
         ),
         tuple(rows),
-        "Paired bootstrap over samples; p by paired randomisation, corrected by Holm; McNemar's "
-        "exact test on samples whose tuples are exactly the gold's. Could have shown: the smallest "
+        "95 % intervals by paired bootstrap over samples; p by paired randomisation; McNemar's "
+        "exact test on samples whose tuples are exactly the gold's; both p corrected by Holm for "
+        f"{len(rows)} comparisons. Could have shown: the smallest "
         "true difference that this many samples show in 80 % of all cases, "
         "(z(0.975) + z(0.8)) times the bootstrap standard error.",
     )
@@ -182,7 +186,7 @@ def cost(found: Mapping[str, Any]) -> Table:
         "Cost of a sample, each configuration by itself",
         (
             *("configuration", "calls", "prompt tokens", "output tokens", "US dollars"),
-            *("latency, ms", "critical path, ms", "cache hits in all"),
+            *("ms, sum", "ms, critical path", "cache hits in all"),
         ),
         tuple(rows),
         "A call that another configuration paid for is counted at what it cost there.",
@@ -194,15 +198,13 @@ def swept(found: Mapping[str, Any]) -> Table:
     rows = []
     for at, point in enumerate(found["points"]):
         more = point["difference"]
-        moved = points(more["value"]) if at else NOTHING
-        limits = f"{points(more['low'])} to {points(more['high'])}" if at else NOTHING
+        moved = _moved(more) if at else NOTHING
         values = point["scores"]
         rows.append(
             (
                 point["name"],
                 _percent(values[PRIMARY]),
                 moved,
-                limits,
                 _percent(values["pair_relaxed_f1"]),
                 _percent(values["label_accuracy"]),
                 f"{point['overrides_applied']:,}",
@@ -213,7 +215,7 @@ def swept(found: Mapping[str, Any]) -> Table:
         "sweep",
         "Decision layer on recorded answers",
         (
-            *("settings", "pair F1, strict", "difference", "95 % interval", "relaxed"),
+            *("settings", "pair F1, strict", "difference", "relaxed"),
             *("label accuracy", "overrides", "adopted"),
         ),
         tuple(rows),
@@ -222,7 +224,12 @@ def swept(found: Mapping[str, Any]) -> Table:
 
 
 def _interval(score: Mapping[str, float]) -> str:
-    return f"{_percent(score['value'])} ({_percent(score['low'])}–{_percent(score['high'])})"
+    return f"{_percent(score['value'])} [{_percent(score['low'])}, {_percent(score['high'])}]"
+
+
+def _moved(difference: Mapping[str, float]) -> str:
+    low, high = points(difference["low"]), points(difference["high"])
+    return f"{points(difference['value'])} [{low}, {high}]"
 
 
 def _percent(value: float | None) -> str:

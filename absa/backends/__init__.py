@@ -43,7 +43,7 @@ def open_backend(settings: BackendSettings) -> Backend:
         case "replay":
             from absa.backends.replay import ReplayBackend
 
-            return ReplayBackend(str(settings.path))
+            return ReplayBackend(str(settings.path), settings.seed)
         case "openai":
             from absa.backends.openai import OpenAIBackend
 

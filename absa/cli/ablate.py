@@ -246,7 +246,7 @@ def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
     from absa.ablate.tables import tables
 
     screen = console()
-    for table in tables(found):
+    for table in tables(found, brief=True):
         screen.print(Text(table.title, "bold"))
         screen.print(_rich(table))
         if table.note:
@@ -265,9 +265,20 @@ def _rich(table: Table) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Rich
 
-    shown = Rich(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    shown = Rich(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+    )
     for number, name in enumerate(table.columns):
-        shown.add_column(name, justify="left" if number < table.text_columns else "right")
+        if number < table.text_columns:
+            shown.add_column(name, overflow="fold")
+        else:
+            # Numbers stay in one piece; a narrow screen folds the names.
+            longest = max(map(len, (*name.split(), *(row[number] for row in table.rows))))
+            shown.add_column(name, justify="right", width=longest)
     for row in table.rows:
         shown.add_row(*row)
     return shown

@@ -131,8 +131,10 @@ def find_korean(
             last += 1
         index = last
         following = tokens[last] if last < len(tokens) else None
-        if following is not None and following.tag in ("XSV", "XSA") and following.start == (
-            tokens[last - 1].end
+        if (
+            following is not None
+            and following.tag in ("XSV", "XSA")
+            and following.start == (tokens[last - 1].end)
         ):
             # 추천하다, 친절하다: the last noun is the root of a predicate.
             last -= 1

@@ -68,8 +68,10 @@ def split_korean(text: str, tokens: Sequence[Token]) -> list[Clause]:
     for index, token in enumerate(tokens):
         if index and _gap_has_newline(text, tokens[index - 1], token):
             link = SENTENCE
-        if token.tag in ("MAJ", "MAG", "NNG") and token.lemma in words.contrast and not (
-            link == CONTRAST and index == cuts[-1][0]
+        if (
+            token.tag in ("MAJ", "MAG", "NNG")
+            and token.lemma in words.contrast
+            and not (link == CONTRAST and index == cuts[-1][0])
         ):
             # "그러나" opens a sentence of its own, but what it contrasts with stands before it.
             link = CONTRAST

@@ -122,8 +122,10 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     for group in polarities.values():
         term, polarity = group[0]["aspect_term"], reading.polarity(group[0]["polarity"])
         finding = lens.find(analysis, term)
-        if len(group) == 1 and finding is not None and (
-            finding.clause_reading.polarity == polarity != NEUTRAL
+        if (
+            len(group) == 1
+            and finding is not None
+            and (finding.clause_reading.polarity == polarity != NEUTRAL)
         ):
             edits.append(
                 _edit(

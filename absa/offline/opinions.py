@@ -23,9 +23,7 @@ class Hit:
     weak: bool = False
 
 
-def _phrase_at(
-    lemmas: Sequence[str], position: int, lexicon_: Lexicon
-) -> tuple[int, float] | None:
+def _phrase_at(lemmas: Sequence[str], position: int, lexicon_: Lexicon) -> tuple[int, float] | None:
     for words, score in lexicon_.phrases.get(lemmas[position], ()):
         size = len(words)
         if tuple(lemmas[position : position + size]) == words:

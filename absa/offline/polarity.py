@@ -56,8 +56,10 @@ def claims(
             continue
         gap = tokens[opinion.last : aspects[at].first]
         if lang == "ko":
-            if len(gap) <= 4 and opinion.attributive and not any(
-                token.tag in ("NNG", "NNP") for token in gap
+            if (
+                len(gap) <= 4
+                and opinion.attributive
+                and not any(token.tag in ("NNG", "NNP") for token in gap)
             ):
                 claimed[number] = at
         elif len(gap) <= 1 and all(
@@ -82,9 +84,7 @@ def chains(tokens: Sequence[Token], aspects: Sequence[Aspect]) -> list[int]:
     return numbers
 
 
-def _weight(
-    aspect: Aspect, position: int, opinion: Opinion, claim: int | None, lang: str
-) -> float:
+def _weight(aspect: Aspect, position: int, opinion: Opinion, claim: int | None, lang: str) -> float:
     if claim == position:
         return 1.2
     if opinion.first >= aspect.first and opinion.last <= aspect.last:
@@ -178,9 +178,7 @@ def read_aspects(
     return readings
 
 
-def _neighbours(
-    clause: int, clauses: Sequence[Clause], aspect_clauses: set[int]
-) -> list[int]:
+def _neighbours(clause: int, clauses: Sequence[Clause], aspect_clauses: set[int]) -> list[int]:
     """The following and the preceding clause of the sentence, unless a contrast divides them."""
     found = []
     if clause + 1 < len(clauses) and clauses[clause + 1].link == ADDITIVE:

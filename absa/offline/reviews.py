@@ -21,8 +21,9 @@ def _debated(inputs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """What the judge decided: aspect key -> (term, polarity)."""
     decided = {}
     for item in reading.items(_summary(inputs).get("final_tuples")):
-        term, polarity = reading.word(item.get("aspect_term")), reading.polarity(
-            item.get("polarity")
+        term, polarity = (
+            reading.word(item.get("aspect_term")),
+            reading.polarity(item.get("polarity")),
         )
         if term and polarity:
             decided[key(term)] = (term, polarity)

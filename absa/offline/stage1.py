@@ -144,8 +144,10 @@ def contrast_risks(analysis: Analysis) -> list[dict[str, Any]]:
         before = analysis.clauses[number - 1]
         for side in (number - 1, number):
             plus, minus = scores[side]
-            if side in judged and min(plus, minus) >= 0.4 and max(plus, minus) < 2 * min(
-                plus, minus
+            if (
+                side in judged
+                and min(plus, minus) >= 0.4
+                and max(plus, minus) < 2 * min(plus, minus)
             ):
                 risks.append(
                     _risk(

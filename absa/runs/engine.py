@@ -18,6 +18,7 @@ from absa.backends.cache import CachedBackend, default_path
 from absa.data import BadLine, DataError, detect_format, read_samples
 from absa.data.source import Source
 from absa.database import StorageError
+from absa.demos import Demos
 from absa.prices import cost_of
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.identity import RunMismatch, differences, file_sha256, identity, versions
@@ -312,8 +313,11 @@ class _Run:
         asked = settings.backend.model_copy(update={"seed": seed})
         backend = self._backend_for(asked)
         cache = self._cached(backend, asked)
+        demos = Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples()))
         try:
-            await self._pool(build(settings.pipeline, cache or backend), seed, cache, first, todo)
+            await self._pool(
+                build(settings.pipeline, cache or backend), seed, demos, cache, first, todo
+            )
         finally:
             if cache is not None:
                 cache.close()
@@ -330,6 +334,7 @@ class _Run:
         self,
         graph: Graph,
         seed: int,
+        demos: Demos,
         cache: CachedBackend | None,
         first: tuple[int, Sample],
         rest: Iterator[tuple[int, Sample]],
@@ -345,7 +350,7 @@ class _Run:
         async def work() -> None:
             while (item := take()) is not None:
                 position, sample = item
-                record = await analyse(graph, sample, position, seed)
+                record = await analyse(graph, sample, position, seed, demos.for_text(sample.text))
                 self._touch()
                 await asyncio.wrap_future(self._journal.add(record))
                 if cache is not None and record.status == "done":
@@ -431,9 +436,17 @@ class _Run:
         )
 
 
-async def analyse(graph: Graph, sample: Sample, position: int, seed: int) -> Finished:
+async def analyse(
+    graph: Graph, sample: Sample, position: int, seed: int, demos: list[dict[str, Any]]
+) -> Finished:
     """One sample through the graph: a record, or an error with what is known about it."""
-    given = {"text": sample.text, "uid": sample.uid, "lang": sample.lang, "domain": sample.domain}
+    given = {
+        "text": sample.text,
+        "uid": sample.uid,
+        "lang": sample.lang,
+        "domain": sample.domain,
+        "demos": demos,
+    }
     try:
         output: FinalOutput = (await graph.ainvoke(given))["output"]
         return record_of(output, sample, position, seed)

@@ -54,6 +54,7 @@ def identity(settings: Settings, data: Mapping[str, Any]) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "settings": {**chosen, "backend": backend},
         "recorded_answers": answers,
+        "demos": file_sha256(Path(settings.demos.path)) if settings.demos.path else None,
         "prompts": _folder_hashes("prompts"),
         "resources": _folder_hashes("resources"),
         "data": dict(data),
