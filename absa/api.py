@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 from typing import Any
 
+from absa.aux_hf import with_signal
 from absa.backends import make_backend
 from absa.config import load_settings
 from absa.demos import Demos
@@ -42,6 +43,10 @@ class _Analyser:
         demos = self._demos.for_text(text) if self._settings.demos.k else []
         return {"text": text, "demos": demos, **known}
 
+    def finished(self, output: FinalOutput) -> FinalOutput:
+        aux_hf = self._settings.aux_hf
+        return with_signal(output, aux_hf) if aux_hf.enabled else output
+
 
 @lru_cache(maxsize=8)
 def _analyser_for(settings_json: str) -> _Analyser:
@@ -64,8 +69,7 @@ def analyze(
     """Analyse one text with the given settings (default: the debate, offline)."""
     analyser = _analyser(settings)
     given = analyser.given(text, lang=lang, domain=domain, uid=uid)
-    output: FinalOutput = analyser.graph.invoke(given)["output"]
-    return output
+    return analyser.finished(analyser.graph.invoke(given)["output"])
 
 
 async def aanalyze(
@@ -79,5 +83,4 @@ async def aanalyze(
     """Analyse one text without blocking the event loop."""
     analyser = _analyser(settings)
     given = analyser.given(text, lang=lang, domain=domain, uid=uid)
-    output: FinalOutput = (await analyser.graph.ainvoke(given))["output"]
-    return output
+    return analyser.finished((await analyser.graph.ainvoke(given))["output"])

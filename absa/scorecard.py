@@ -77,6 +77,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
         "polarity_repair_count": meta.polarity_repair_count,
         "polarity_invalid_count": meta.polarity_invalid_count,
         "stage2_review_violation": list(meta.stage2_review_violation),
+        "aux_signals": output.aux_signals,
         "usage": meta.usage.model_dump(),
     }
 

@@ -26,7 +26,7 @@ _ADAPTERS = {key: TypeAdapter(hint) for key, hint in get_type_hints(State).items
 
 
 class SettingsInForce:
-    """The settings a graph was built with or, in a switchable one, those the run's context asks for."""
+    """The settings as built or, in a switchable graph, as the run's context asks for them."""
 
     def __init__(self, pipeline: PipelineSettings, *, switchable: bool) -> None:
         """Take the settings as built."""

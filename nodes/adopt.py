@@ -1,13 +1,13 @@
 """`adopt`: does Stage 2 replace Stage 1?
 
-| # | condition                                                                | outcome           |
-|---|--------------------------------------------------------------------------|-------------------|
-| 1 | no tuple left, or nothing changed                                         | not adopted       |
-| 2 | the debate's tuples differ, or an aspect gained a second polarity         | `conflict_blocked`|
-| 3 | the Validator saw risks and fewer remain                                  | `risk_resolved`   |
-| 4 | the judge's patch edits something, or an override was applied             | `debate_action`   |
-| 5 | Stage 1 had no grounded explicit sentiment, now there is one              | `grounding_improved` |
-| 6 | otherwise                                                                 | `review_applied`  |
+| # | condition                                                         | outcome              |
+|---|-------------------------------------------------------------------|----------------------|
+| 1 | no tuple left, or nothing changed                                 | not adopted          |
+| 2 | the debate's tuples differ, or an aspect gained a second polarity | `conflict_blocked`   |
+| 3 | the Validator saw risks and fewer remain                          | `risk_resolved`      |
+| 4 | the judge's patch edits something, or an override was applied     | `debate_action`      |
+| 5 | Stage 1 had no grounded explicit sentiment, now there is one      | `grounding_improved` |
+| 6 | otherwise                                                         | `review_applied`     |
 
 3 to 6 are candidates: adopted if their evidence value reaches `ev_threshold`. The value is the
 weighted mean of the components that this graph can have at all; with fixed weights an ablation

@@ -1,5 +1,7 @@
-"""What the Moderator sees of a stage: label and confidence, once over everything, once over what
-is explicit and grounded; and of the Validator: its issues.
+"""What the Moderator sees of a stage and of the Validator.
+
+A stage is a label with a confidence, once over everything and once over what is explicit and
+grounded; the Validator is its issues.
 """
 
 from __future__ import annotations

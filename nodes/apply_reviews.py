@@ -2,16 +2,17 @@
 
 Applied in this order, one log entry each:
 
-| who         | action                    | effect                                                |
-|-------------|---------------------------|-------------------------------------------------------|
-| validator   | `FLIP_POLARITY`           | positive and negative swapped; a neutral stays        |
-|             | `DROP_ASPECT`             | aspect and sentiments removed                         |
-|             | `REVISE_SPAN`             | another place, and so another term                    |
-| ate_review  | `revise_span`, `drop`     | as above                                              |
-|             | `add`                     | a new aspect of the text, with its unanchored sentiments or a backfilled one |
-| atsa_review | `flip_polarity`           | to `revised_polarity`, else the opposite              |
-|             | `drop`                    | the sentiments only                                   |
-|             | `add`                     | to an aspect without a sentiment, or in place of a backfilled one |
+| who         | action          | effect                                                       |
+|-------------|-----------------|--------------------------------------------------------------|
+| validator   | `FLIP_POLARITY` | positive and negative swapped; a neutral stays               |
+|             | `DROP_ASPECT`   | aspect and sentiments removed                                |
+|             | `REVISE_SPAN`   | another place, and so another term                           |
+| ate_review  | `revise_span`   | as above                                                     |
+|             | `drop`          | as above                                                     |
+|             | `add`           | a new aspect; its unanchored sentiments, or a backfilled one |
+| atsa_review | `flip_polarity` | to `revised_polarity`, else the opposite                     |
+|             | `drop`          | the sentiments only                                          |
+|             | `add`           | where there is none, or in place of a backfilled one         |
 
 `keep` and `maintain` are no corrections. What would change nothing is not applied: an entry marked
 applied can be seen in the result.
@@ -178,7 +179,7 @@ def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> boo
 
 
 def _flip(board: Board, key: str, to: str | None, review: SentimentReview | None = None) -> Outcome:
-    """Flip the sentiments of an aspect; confidence and evidence stay unless the review gives them."""
+    """Flip an aspect; confidence and evidence stay unless the review gives them."""
     aspect = board.aspects.get(key)
     if aspect is None or not aspect.sentiments:
         return None, TARGET_NOT_FOUND

@@ -1,4 +1,4 @@
-"""`ate_review`: ATE's second look. Reviews only; where the debate spoke of an aspect, code says so."""
+"""`ate_review`: ATE's second look. Reviews only; where the debate spoke, code says so."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Everything that was decided, as one `FinalOutput`; `finalize` is the last node without a
-Moderator.
+"""Everything that was decided, as one `FinalOutput`.
+
+`finalize` is the last node of a graph without a Moderator.
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 Order Z, B, M, C, A, D, E; each sees the label and confidence that the one before left.
 
-| rule  | condition                                              | effect                           |
-|-------|--------------------------------------------------------|----------------------------------|
-| RuleZ | both ATE confidences are 0                             | `neutral`, 0, stop               |
-| RuleB | Stage 2 present                                        | Stage 2's label and confidence; a drop of 0.2 or more keeps Stage 1 (drop guard) |
-| RuleM | Stage 2 present, the stages' labels differ             | `mixed`, the larger confidence   |
-| RuleC | Validator suggests a label, critically or more surely  | that label, the larger confidence|
-| RuleA | no drop guard, ATSA spans overlap by 0.8, label agrees | mean of the ATSA confidences     |
-| RuleD | ATSA's label differs                                   | the surer one; within 0.1 the sentence label |
-| RuleE | the debate implies another label, confidence < 0.55 or `mixed` | the debate's label       |
+| rule  | condition                                           | effect                            |
+|-------|-----------------------------------------------------|-----------------------------------|
+| RuleZ | both ATE confidences are 0                          | `neutral`, 0, stop                |
+| RuleB | Stage 2 present                                     | Stage 2's label and confidence    |
+|       | … but its confidence is lower by 0.2 or more        | drop guard: Stage 1 is kept       |
+| RuleM | Stage 2 present, the stages' labels differ          | `mixed`, the larger confidence    |
+| RuleC | the Validator suggests a label, critically or surer | that label, the larger confidence |
+| RuleA | no drop guard, ATSA spans overlap by 0.8, same label| mean of the ATSA confidences      |
+| RuleD | ATSA's label differs                                | the surer one; a tie (0.1) stays  |
+| RuleE | the debate implies another label, and the present   | the debate's label                |
+|       | one is `mixed` or its confidence below 0.55         |                                   |
 
 `moderator.rules` says which are in force.
 """
@@ -84,7 +86,7 @@ class Course:
 
 
 def moderator(state: State, pipeline: PipelineSettings) -> FinishUpdate:
-    """Decide the label; a drop guard takes the adoption back. The last word: it gives the output."""
+    """Decide the label and give the output; a drop guard takes the adoption back."""
     adoption = state["adoption"]
     adopted = adoption.decision == "adopted"
     patched = state["patched_result"] if adopted else None
@@ -227,7 +229,7 @@ def iou(one: Span | None, two: Span | None) -> float:
 
 
 def inferred_label(summary: JudgeAnswer | None, lang: Language) -> str | None:
-    """The label a debate implies: the sentence's polarity, its tuples, or words of its rationale."""
+    """The label a debate implies: its sentence polarity, its tuples, or words of its rationale."""
     if summary is None:
         return None
     said = read(summary.sentence_polarity, LABELS).value if summary.sentence_polarity else None

@@ -1,6 +1,7 @@
 """`vote`: joint answers become one result; a tuple stays if enough of them found it.
 
-Each answer passes the merging rules of Stage 1. One answer (`protocol: single`) is its own majority.
+Each answer passes the merging rules of Stage 1. A single one (`protocol: single`) is its own
+majority.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """The text itself cannot be analysed (empty, not encodable). Never retried; the user is told."""
+    """The text itself cannot be analysed (empty, not encodable). The user is told."""
 
 
 class BackendError(RuntimeError):

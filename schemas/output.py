@@ -146,6 +146,8 @@ class Meta(OutputModel):
     ungrounded_count: int = 0
     stage2_review_violation: tuple[str, ...] = ()
     usage: Usage = Usage()
+    # The seed of a batch: it tells the repetitions of a sample apart.
+    seed: int | None = None
 
 
 class FinalOutput(OutputModel):
@@ -165,4 +167,6 @@ class FinalOutput(OutputModel):
     debate: DebateOutput | None = None
     analysis_flags: AnalysisFlags
     meta: Meta
+    # What auxiliary classifiers think; no agent and no rule sees it.
+    aux_signals: dict[str, dict[str, Any]] = Field(default_factory=dict)
     process_trace: tuple[CallRecord, ...] = ()

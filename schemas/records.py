@@ -41,7 +41,7 @@ class AspectRecord(Record):
     sentiments: tuple[Sentiment, ...] = ()
 
     def is_implicit(self, sentiment: Sentiment) -> bool:
-        """Whether a sentiment of this aspect is implicit: it says so, or the aspect has no place."""
+        """Whether a sentiment is implicit: it says so, or the aspect has no place in the text."""
         return sentiment.said_implicit or self.span is None
 
     @property

@@ -263,10 +263,19 @@ class DemoSettings(_Section):
 
 
 class AuxHfSettings(_Section):
-    """The auxiliary classifier. Not built yet: only switched off is accepted."""
+    """A Hugging Face text classifier that is asked after the graph, for metrics only."""
 
-    enabled: Literal[False] = False
-    checkpoint: None = None
+    enabled: Flag = False
+    checkpoint: Text | None = None
+    """A local folder or the name of a model."""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    """What its labels mean, where their names do not say: `LABEL_0: negative`."""
+
+    @model_validator(mode="after")
+    def _check_checkpoint(self) -> Self:
+        if self.enabled and self.checkpoint is None:
+            raise _conflict("enabled", "the classifier needs aux_hf.checkpoint")
+        return self
 
 
 class VoteSettings(_Section):

@@ -6,9 +6,9 @@ the node `ate` said.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from schemas.answers import (
     AteAnswer,

@@ -90,7 +90,7 @@ def test_packing_and_encoding_make_no_difference(name: str, how: str, tmp_path: 
     content = (FIXTURES / name).read_bytes()
     text = content.decode("utf-8")
     packed = {
-        "gzip": gzip.compress(content),
+        "gzip": gzip.compress(content, mtime=0),
         "bom": codecs.BOM_UTF8 + content,
         "crlf": text.replace("\n", "\r\n").encode("utf-8"),
         "utf-16-le": codecs.BOM_UTF16_LE + text.encode("utf-16-le"),
@@ -448,7 +448,7 @@ def test_excerpt_and_reason_are_safe_to_print(tmp_path: Path) -> None:
 
 def test_cut_gzip_gives_what_can_be_read_and_says_so(tmp_path: Path) -> None:
     rows = "".join(json.dumps({"text": f"문장 {n} {n * 7919 % 1013}"}) + "\n" for n in range(5000))
-    packed = gzip.compress(rows.encode())
+    packed = gzip.compress(rows.encode(), mtime=0)
     samples, bad = split(written(tmp_path, "a.jsonl.gz", packed[: len(packed) * 3 // 4]))
     assert 0 < len(samples) < 5000
     assert "cannot be read any further" in bad[-1].reason
@@ -610,7 +610,7 @@ def test_directory_is_an_error_that_lists_its_data_files() -> None:
     [
         ("a.jsonl", "", "empty"),
         ("a.jsonl", "\n \n", "empty"),
-        ("a.jsonl.gz", gzip.compress(b"")[:5], "cannot be read"),
+        ("a.jsonl.gz", gzip.compress(b"", mtime=0)[:5], "cannot be read"),
         ("a.json", '[{"text": "a"}]', "one JSON list"),
         ("a.txt", "그냥 글\n두 줄\n", "not recognised"),
         ("a.xlsx", b"PK\x03\x04\x00\x00", "not text"),

@@ -26,7 +26,6 @@ from scripted import (
 from graph import build, build_switchable
 from graph.build import Graph
 from nodes.adopt import EV_REASONS
-from nodes.board import resolve
 from nodes.language import language
 from nodes.override_gate import HintedAspect, weigh
 from nodes.polarity import read
@@ -432,7 +431,7 @@ def check_s3(out: FinalOutput, renamed: dict[str, str]) -> None:
         return
     key = language(out.lang).key
     told = {
-        (resolve(key(t.aspect_term or ""), renamed), read(t.polarity).value)
+        (renamed.get(key(t.aspect_term or ""), key(t.aspect_term or "")), read(t.polarity).value)
         for t in out.debate.summary.final_tuples
     }
     told = {(name, polarity) for name, polarity in told if name and polarity}

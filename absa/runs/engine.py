@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from absa.aux_hf import with_signal
 from absa.backends import make_backend
 from absa.backends.cache import CachedBackend, default_path
 from absa.data import BadLine, DataError, detect_format, read_samples
@@ -31,7 +32,7 @@ from schemas.backend import Backend
 from schemas.errors import BackendError, InputError
 from schemas.output import FinalOutput
 from schemas.sample import Sample
-from schemas.settings import BackendSettings, Settings
+from schemas.settings import AuxHfSettings, BackendSettings, Settings
 
 MANIFEST = "manifest.json"
 SCRATCH = "scratch.db"
@@ -350,7 +351,9 @@ class _Run:
         async def work() -> None:
             while (item := take()) is not None:
                 position, sample = item
-                record = await analyse(graph, sample, position, seed, demos.for_text(sample.text))
+                shown = demos.for_text(sample.text)
+                aux_hf = self._plan.settings.aux_hf
+                record = await analyse(graph, sample, position, seed, shown, aux_hf)
                 self._touch()
                 await asyncio.wrap_future(self._journal.add(record))
                 if cache is not None and record.status == "done":
@@ -437,7 +440,12 @@ class _Run:
 
 
 async def analyse(
-    graph: Graph, sample: Sample, position: int, seed: int, demos: list[dict[str, Any]]
+    graph: Graph,
+    sample: Sample,
+    position: int,
+    seed: int,
+    demos: list[dict[str, Any]],
+    aux_hf: AuxHfSettings,
 ) -> Finished:
     """One sample through the graph: a record, or an error with what is known about it."""
     given = {
@@ -449,6 +457,9 @@ async def analyse(
     }
     try:
         output: FinalOutput = (await graph.ainvoke(given))["output"]
+        if aux_hf.enabled:
+            # All computation: in a thread, so that calls under way are not held up.
+            output = await asyncio.to_thread(with_signal, output, aux_hf)
         return record_of(output, sample, position, seed)
     except StorageError:  # no fault of the sample
         raise
@@ -459,6 +470,7 @@ async def analyse(
 def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
     """The record of an analysed sample."""
     usage = output.meta.usage
+    output = output.model_copy(update={"meta": output.meta.model_copy(update={"seed": seed})})
     return Finished(
         seed,
         sample.uid,

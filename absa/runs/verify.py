@@ -35,6 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_fie
 
 from absa.backends.replay import backend_notes
 from absa.data import BadLine, DataError, read_samples
+from absa.demos import Demos
 from absa.runs.artefacts import (
     ERRORS,
     GATE,
@@ -82,6 +83,8 @@ CHECKS = {
 
 OVERRIDE = "debate_override"
 PACKAGE = "absa-debate-graph"
+# What stands beside the decision: how answers were had, and what classifiers think of the text.
+_NOT_DECIDED = ("process_trace", "aux_signals")
 _JSON_FILES = (OUTPUTS, SCORECARDS, TRACES, GATE, ERRORS)
 _SHOWN = 3
 _TOLERANCE = 1e-9
@@ -525,9 +528,17 @@ class _Verification:
 
     # Sample by sample -----------------------------------------------------------------------
 
+    def _demos(self, settings: Settings) -> Demos:
+        """The demos that the prompts held: those of other texts, never of the evaluated ones."""
+        outputs = self._files[OUTPUTS]
+        lines = (line for uid in outputs.uids for line in outputs.of(uid))
+        texts = (str(line.record.get("text")) for line in lines)
+        seed = self._seeds[0] if self._seeds else settings.backend.seed
+        return Demos(settings.demos, seed=seed, evaluated=texts if settings.demos.k else ())
+
     def _check_samples(self) -> None:
-        pipeline = self._settings.pipeline if self._settings else None
-        replayer = _Replayer(pipeline) if pipeline else None
+        settings = self._settings
+        replayer = _Replayer(settings.pipeline, self._demos(settings)) if settings else None
         for uid in self._files[OUTPUTS].uids:
             outputs = self._files[OUTPUTS].of(uid)
             cards = self._files[SCORECARDS].of(uid)
@@ -704,9 +715,10 @@ class _RecordedAnswers:
 class _Replayer:
     """The decision layer of the run's settings over recorded answers."""
 
-    def __init__(self, pipeline: PipelineSettings) -> None:
+    def __init__(self, pipeline: PipelineSettings, demos: Demos) -> None:
         self._answers = _RecordedAnswers()
         self._graph = build(pipeline, self._answers)
+        self._demos = demos
 
     def compare(self, e: _Evidence) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
         """Decide again, and say what differs from the record."""
@@ -716,6 +728,7 @@ class _Replayer:
             "text": e.output.text,
             "lang": e.output.lang,
             "domain": e.card.get("domain") if e.card else None,
+            "demos": self._demos.for_text(e.output.text),
         }
         try:
             again: FinalOutput = self._graph.invoke(given)["output"]
@@ -724,8 +737,9 @@ class _Replayer:
         found = [
             (COUNTS, f"{TRACES}: {call} is no call of this graph") for call in self._answers.unasked
         ]
-        recorded = {k: v for k, v in e.raw.items() if k != "process_trace"}
-        made = again.model_dump(mode="json", exclude={"process_trace"})
+        recorded = {k: v for k, v in e.raw.items() if k not in _NOT_DECIDED}
+        recorded["meta"] = {**e.raw.get("meta", {}), "seed": None}
+        made = again.model_dump(mode="json", exclude=set(_NOT_DECIDED))
         by_check: dict[str, list[str]] = {}
         for path, one, other in differing(recorded, made):
             check = "S4" if path.startswith("meta.correction_applied_log") else "S1"
