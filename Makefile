@@ -43,6 +43,8 @@ lint: $(DEV) ## Check style, types and the direction of imports
 .PHONY: bench
 bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.verdict_rates
 
 .PHONY: studio
 studio: $(DEV) ## Serve the graphs to LangGraph Studio (ABSA_CONFIG=... for your own settings)

@@ -70,7 +70,7 @@ def _check_base_url(url: str) -> str:
         raise ValueError("credentials do not belong in a URL; use OPENAI_API_KEY")
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {url!r}")
-    return url
+    return url.rstrip("/")
 
 
 def _check_persona_name(name: str) -> str:
@@ -346,6 +346,10 @@ class BackendSettings(_Section):
     timeout_s: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = 60.0
     max_retries: Count = 5
     max_concurrency: Positive = 16
+    requests_per_second: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = (
+        None
+    )
+    """A limit of the server, kept at the client; None for none."""
     path: Text | None = None
     """The recorded run that `replay` reads."""
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict)

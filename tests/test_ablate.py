@@ -608,7 +608,6 @@ def test_six_configurations_pay_for_equal_calls_once(
     assert len(server.requests) == 10 * size
 
 
-@pytest.mark.xfail(reason="the answer cache knows neither a vote's seeds nor its temperature")
 def test_vote_makes_its_own_calls_over_the_cache(server: Server, tmp_path: Path) -> None:
     data, size = short(tmp_path, 3), 3
     out = tmp_path / "study"

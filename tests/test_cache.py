@@ -56,11 +56,6 @@ def settings(**changes: Any) -> BackendSettings:
     return BackendSettings.model_validate({"kind": "openai", "model": "m", **changes})
 
 
-@pytest.fixture(autouse=True)
-def _no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
 @pytest.fixture
 def cache(tmp_path: Path) -> Callable[..., Any]:
     """A cache over one file; `run_id`, `shared` and settings may be given."""
@@ -122,17 +117,6 @@ def test_anything_that_can_change_the_answer_is_a_miss(
         reply = second.ask(question(**asked))
     assert inner.count == 2
     assert not reply.cached
-
-
-def test_server_named_by_the_environment_is_another_server(
-    cache: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = Counting()
-    with cache(inner) as backend:
-        backend.ask(question())
-        monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
-        backend.ask(question())
-    assert inner.count == 2
 
 
 def test_call_that_paid_gets_its_answer_back_as_it_was(cache: Callable[..., Any]) -> None:

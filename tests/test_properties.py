@@ -407,9 +407,11 @@ def check_log(out: FinalOutput) -> dict[str, str]:
             assert now.pop(old, frozenset()) == shown(before)
         if new is not None:
             now[new] = shown(after)
-            renamed.pop(new, None)
             if old is not None and old != new:
-                renamed[old] = new
+                # A name means the aspect that had it first.
+                names = [name for name, held in renamed.items() if held == old]
+                names += [old] if old not in renamed else []
+                renamed.update(dict.fromkeys(names, new))
     if out.analysis_flags.stage2_executed:
         left = {name: said_ for name, said_ in now.items() if said_}
         assert left == by_key(result.stage2_tuples, key)

@@ -349,16 +349,6 @@ def test_other_settings_are_refused_and_named(
     assert go(plan).exit_code == 0
 
 
-def test_other_server_in_the_environment_is_refused(
-    plan: RunPlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    go(plan)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
-    with pytest.raises(RunMismatch, match="base_url"):
-        go(plan)
-
-
 def test_other_data_is_refused_and_the_same_data_elsewhere_is_not(
     plan: RunPlan, tmp_path: Path
 ) -> None:

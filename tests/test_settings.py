@@ -257,7 +257,7 @@ def test_hostile_yaml_is_an_error_of_settings_not_a_crash(text: str, write: Writ
             1,
             "unknown key 'pipeline.enable_debate' (write it as nested keys, one level a line)",
         ),
-        ("zzz: 1", 1, "unknown key 'zzz' (valid here: pipeline, backend)"),
+        ("zzz: 1", 1, "unknown key 'zzz' (valid here: pipeline, demos, backend, aux_hf)"),
         (
             "pipeline:\n  enable_debate: true\n  enable_debate: false",
             3,
@@ -270,7 +270,11 @@ def test_hostile_yaml_is_an_error_of_settings_not_a_crash(text: str, write: Writ
             'pipeline.enable_debate: expected true or false, got "yes"',
         ),
         ("pipeline: {enable_debate: }", 1, "enable_debate: expected true or false, got null"),
-        ("pipeline: {protocol: vote}", 1, "pipeline.protocol: expected 'debate', got \"vote\""),
+        (
+            "pipeline: {protocol: chat}",
+            1,
+            "pipeline.protocol: expected 'debate', 'single' or 'vote', got \"chat\"",
+        ),
         (
             "pipeline: {debate: {protocol: persona}}",
             1,

@@ -39,12 +39,6 @@ def default_path() -> Path:
     return Path(base) / "absa" / "answers.db"
 
 
-def base_url_in_force(given: str | None) -> str | None:
-    """The server that is asked: the one given, else that of the environment, None for OpenAI."""
-    url = given or os.environ.get("OPENAI_BASE_URL")
-    return url.rstrip("/") if url else None
-
-
 @cache
 def _schema_of(answer: type[Answer]) -> str:
     return json.dumps(answer.model_json_schema(), sort_keys=True)
@@ -117,9 +111,10 @@ class CachedBackend:
         return f"{self._prefix(question.uid)}{question.node}, {question.turn}]"
 
     def _key(self, question: Ask) -> str:
-        role = self._settings.role(question.node)
         parts: list[Any] = [
-            {**role.model_dump(), "base_url": base_url_in_force(role.base_url)},
+            self._settings.role(question.node).model_dump(),
+            question.seed_offset,
+            question.temperature,
             question.prompt_sha256,
             _schema_of(question.answer),
         ]

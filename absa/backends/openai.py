@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import openai
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from tenacity import (
@@ -176,6 +177,15 @@ class _Clients:
         self.http = openai.DefaultHttpxClient(timeout=timeout) if threads else None
         self.ahttp = None if threads else openai.DefaultAsyncHttpxClient(timeout=timeout)
         self.slots = asyncio.Semaphore(settings.max_concurrency)
+        rate = settings.requests_per_second
+        # One for all chats: a limit is about the server, whatever model is asked.
+        self._limiter = (
+            InMemoryRateLimiter(
+                requests_per_second=rate, check_every_n_seconds=min(0.1, 0.1 / rate)
+            )
+            if rate
+            else None
+        )
         self.keeper = _kept_open(self.ahttp) if self.ahttp else None
 
     def chat(self, call: _Call) -> ChatOpenAI:
@@ -194,6 +204,7 @@ class _Clients:
                     seed=seed,
                     timeout=self._settings.timeout_s,
                     max_retries=0,
+                    rate_limiter=self._limiter,
                     # Answers are cached by what they depend on, elsewhere; never in here.
                     cache=False,
                     # A streamed answer has no token counts on many servers.

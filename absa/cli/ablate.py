@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 HELP = """Run configurations on the same samples and say whether the debate helps.
 
 Every configuration is a run in its own directory below --out; equal calls are paid for once. The
-same command again goes on where it stopped. With --from nothing is run: recorded answers are
-decided again under the settings of --sweep and --replay-variants."""
+same command again goes on where it stopped. With --from and no DATA nothing is run: recorded
+answers are decided again under the settings of --sweep and --replay-variants."""
 EPILOG = "Example: absa ablate reviews.jsonl --out runs/ablation --configs default baseline_vote"
 
 

@@ -153,7 +153,7 @@ def _first_recorded(question: Ask, path: Path) -> Ask:
 def _base_url(backend: BackendSettings) -> str:
     from absa.backends.openai import OPENAI_URL
 
-    return backend.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+    return backend.base_url or OPENAI_URL
 
 
 def _reason(error: Exception, backend: BackendSettings) -> str:

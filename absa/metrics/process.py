@@ -69,6 +69,17 @@ class ProcessTally:
         for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
             count[name] += card[name]
         count["stage2_review_violation"] += len(card["stage2_review_violation"])
+        self._add_hf(card)
+
+    def _add_hf(self, card: Card) -> None:
+        """Where the auxiliary classifier disagrees, and whether that is where risks were seen."""
+        disagrees = card["aux_signals"].get("hf", {}).get("disagrees_with_final")
+        if disagrees is None:
+            return
+        self.count["hf_known"] += 1
+        self.count["hf_disagrees"] += disagrees
+        self.count["hf_risky"] += card["risks"]["stage1"] > 0
+        self.count["hf_risky_disagrees"] += disagrees and card["risks"]["stage1"] > 0
 
     def _add_fraction(self, name: str, fraction: Mapping[str, Any]) -> None:
         self.count[f"{name}_numerator"] += fraction["numerator"]
@@ -121,6 +132,10 @@ class ProcessTally:
             "polarity_repairs_per_sample": rate(n["polarity_repair_count"], samples),
             "polarity_invalids_per_sample": rate(n["polarity_invalid_count"], samples),
             "stage2_review_violations_per_sample": rate(n["stage2_review_violation"], samples),
+            "hf_polarity_disagreement_rate": rate(n["hf_disagrees"], n["hf_known"]),
+            "hf_disagreement_coverage_of_structural_risks": rate(
+                n["hf_risky_disagrees"], n["hf_risky"]
+            ),
         }
 
     def _override(self) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from absa.backends.cache import base_url_in_force
 from nodes.assets import data_dir
 from schemas.settings import Settings
 
@@ -44,8 +43,6 @@ def identity(settings: Settings, data: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run over `data` (its hash and how it is read)."""
     chosen = settings.model_dump(mode="json")
     backend = {k: v for k, v in chosen.pop("backend").items() if k not in TRANSPORT}
-    if settings.backend.kind == "openai":
-        backend["base_url"] = base_url_in_force(settings.backend.base_url)
     answers = None
     if settings.backend.kind == "replay" and settings.backend.path:
         given = Path(settings.backend.path)
