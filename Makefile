@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PORT ?= 2024
 WORKERS ?= 2
+# What is installed for development; `dev,hf` adds the optional classifier.
+EXTRAS ?= dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -70,5 +72,5 @@ $(RUNTIME): pyproject.toml constraints.txt | .venv/bin/python
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[$(EXTRAS)]'
 	@touch $@ $(RUNTIME)

@@ -20,6 +20,7 @@ from typing import Any
 
 from absa.backends import make_backend
 from absa.runs import Progress, RunPlan, run
+from absa.runs.loop import run_in_quick_loop
 from benchmarks.answers import ANSWERS, CALLS, CRITICAL_PATH, TEXT, DelayedBackend
 from nodes.language import kiwi
 from schemas.backend import Backend
@@ -59,7 +60,7 @@ def timed_run(
         seen.append(time.perf_counter())
         on_progress(progress)
 
-    report = asyncio.run(run(plan, backend_for=backend_for, on_progress=watch))
+    report = run_in_quick_loop(run(plan, backend_for=backend_for, on_progress=watch))
     if report.exit_code:
         raise SystemExit(f"the run failed: {report}; see {plan.out / 'errors.jsonl'}")
     return samples / (seen[-1] - min(started, seen[0]))

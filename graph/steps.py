@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, cast, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
@@ -22,7 +22,20 @@ from schemas.errors import InputError
 from schemas.settings import PipelineSettings
 from schemas.state import State
 
-_ADAPTERS = {key: TypeAdapter(hint) for key, hint in get_type_hints(State).items()}
+_HINTS = get_type_hints(State)
+_ADAPTERS = {key: TypeAdapter(hint) for key, hint in _HINTS.items()}
+
+
+def _holds_model(hint: Any) -> bool:
+    return any(isinstance(t, type) and issubclass(t, BaseModel) for t in (hint, *get_args(hint)))
+
+
+# The keys that hold models: bare or optional, in lists, in dictionaries.
+_LISTS = [k for k, hint in _HINTS.items() if get_origin(hint) is list and _holds_model(hint)]
+_MAPPINGS = [k for k, hint in _HINTS.items() if get_origin(hint) is dict and _holds_model(hint)]
+_MODELS = [
+    k for k, hint in _HINTS.items() if get_origin(hint) not in (list, dict) and _holds_model(hint)
+]
 
 
 class SettingsInForce:
@@ -58,19 +71,21 @@ class SettingsInForce:
 
 
 def typed(state: Mapping[str, Any]) -> State:
-    """The state with its models as models: an edit from outside (Studio) arrives as plain JSON."""
-    plain = {key: value for key, value in state.items() if key in _ADAPTERS and _is_plain(value)}
+    """The state with its models as models: an edit from outside (Studio) arrives as plain JSON.
+
+    Every node of every sample passes here, hence the bare type checks.
+    """
+    plain = [key for key in _MODELS if type(state.get(key)) is dict]
+    plain += [key for key in _LISTS if (found := state.get(key)) and type(found[0]) is dict]
+    plain += [
+        key
+        for key in _MAPPINGS
+        if (found := state.get(key)) and type(next(iter(found.values()))) is dict
+    ]
     if not plain:
         return cast(State, state)
-    read = {key: _ADAPTERS[key].validate_python(value) for key, value in plain.items()}
+    read = {key: _ADAPTERS[key].validate_python(state[key]) for key in plain}
     return cast(State, {**state, **read})
-
-
-def _is_plain(value: Any) -> bool:
-    """A model given as JSON, or a collection of such."""
-    if isinstance(value, list):
-        return bool(value) and isinstance(value[0], dict)
-    return isinstance(value, dict) and not isinstance(next(iter(value.values()), None), BaseModel)
 
 
 class RuleStep(Runnable[State, Any]):

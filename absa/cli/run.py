@@ -86,6 +86,7 @@ def carry_out(plan: RunPlan) -> RunReport:
     from absa.runs import RunError, RunMismatch
     from absa.runs import run as run_batch
     from absa.runs.engine import Control, RunBusy
+    from absa.runs.loop import run_in_quick_loop
 
     console = Console(stderr=True)
     control = Control()
@@ -105,7 +106,7 @@ def carry_out(plan: RunPlan) -> RunReport:
 
     try:
         with RunProgress(console) as show:
-            return asyncio.run(go(show))
+            return run_in_quick_loop(go(show))
     except (RunMismatch, RunBusy) as error:
         raise UsageError(str(error)) from error
     except RunError as error:
