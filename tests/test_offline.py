@@ -22,19 +22,9 @@ ROLES = (
     "tan",
     "cj",
     "judge",
-    "persona_judge",
-    "analyst",
-    "critic",
-    "empath",
     "ate_review",
     "atsa_review",
     "validator_review",
-    "p_neg",
-    "p_imp",
-    "p_lit",
-    "review_a",
-    "review_b",
-    "review_c",
 )
 L3 = {"NEGATION_SCOPE", "CONTRAST_SCOPE", "POLARITY_MISMATCH", "NEGATION", "CONTRAST", "IRONY"}
 

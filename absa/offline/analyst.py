@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from absa.offline import conflict, debate, reading, reviews, stage1
+from absa.offline import debate, reading, reviews, stage1
 from absa.offline.analysis import AnalysisCache, analyse
 from absa.offline.model import Analysis
 
@@ -17,14 +17,10 @@ _INDEPENDENT: dict[str, Callable[[Analysis], dict[str, Any]]] = {
 }
 _REVIEWS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
     "judge": debate.judge,
-    "persona_judge": debate.persona_judge,
     "ate_review": reviews.ate_review,
     "atsa_review": reviews.atsa_review,
     "validator_review": reviews.validator_review,
 }
-_PERSPECTIVES = frozenset({"p_neg", "p_imp", "p_lit"})
-_REVIEWERS = frozenset({"review_a", "review_b", "review_c"})
-_PERSONAS = frozenset({"analyst", "critic", "empath"})
 
 
 class OfflineAnalyst:
@@ -54,12 +50,6 @@ class OfflineAnalyst:
             return _INDEPENDENT[role](analysis)
         if role in _REVIEWS:
             return _REVIEWS[role](analysis, inputs)
-        if role in _PERSPECTIVES:
-            return conflict.perspective(role, analysis)
-        if role in _REVIEWERS:
-            return conflict.review(role, analysis, inputs)
-        if role in _PERSONAS:
-            return debate.persona_turn(role, analysis, inputs)
         if role in ("epm", "tan", "cj") or isinstance(inputs.get("persona"), Mapping):
             return debate.speaker(role, analysis, inputs)
         raise ValueError(f"the offline analyst knows no role {role!r}")
