@@ -45,7 +45,7 @@ def timed_run(
     backend_for: Callable[[BackendSettings], Backend],
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> float:
-    """Samples per second of a run, from its first record to its last: start-up is not its rate."""
+    """Samples per second of a run in its steady state."""
     plan = RunPlan(
         data=write_data(folder, samples),
         out=folder / f"run {time.monotonic_ns()}",
@@ -53,7 +53,6 @@ def timed_run(
         concurrency=width,
         cache_path=folder / "answers.db",
     )
-    started = time.perf_counter()
     seen: list[float] = []
 
     def watch(progress: Progress) -> None:
@@ -63,7 +62,9 @@ def timed_run(
     report = run_in_quick_loop(run(plan, backend_for=backend_for, on_progress=watch))
     if report.exit_code:
         raise SystemExit(f"the run failed: {report}; see {plan.out / 'errors.jsonl'}")
-    return samples / (seen[-1] - min(started, seen[0]))
+    # While all places were taken: filling and draining are no rate.
+    steady = seen[width:-width] if samples > 4 * width else seen
+    return (len(steady) - 1) / (steady[-1] - steady[0])
 
 
 def sequential_rate(delay: float) -> float:
@@ -151,7 +152,7 @@ def main() -> None:
         folder = Path(name)
         for key, delay, goal in (("in_process", 0.2, 0.95), ("http", 1.0, 0.90)):
             ideal = args.width / (CRITICAL_PATH * delay)
-            many = args.width * 8
+            many = args.width * 10
             if key == "http":
                 rate = http_rate(folder, many, args.width, delay)
             else:

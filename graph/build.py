@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import set_config_context
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import RetryPolicy, Send
 
 from graph import routing
@@ -32,7 +34,7 @@ from nodes.validator import validator
 from nodes.validator_review import validator_review
 from nodes.vote import vote
 from schemas.backend import Backend
-from schemas.context import RunContext
+from schemas.context import RunContext, context_for
 from schemas.errors import BackendError
 from schemas.settings import PipelineSettings
 from schemas.state import InputState, OutputState, State
@@ -70,7 +72,7 @@ class _Wiring:
         self._settings = SettingsInForce(pipeline, switchable=switchable)
         self._graph: StateGraph[Any, Any, Any, Any] = StateGraph(
             State,
-            context_schema=RunContext if switchable else None,
+            context_schema=context_for(pipeline) if switchable else None,
             input_schema=InputState,
             output_schema=OutputState,
         )
@@ -217,8 +219,11 @@ class _Wiring:
         paths: dict[Any, str] = {target: target for target in targets}
         settings = self._settings
 
-        def by_context(state: State, runtime: Runtime[RunContext]) -> Any:
-            return router(state, settings.under(runtime.context))
+        def by_context(state: State, config: RunnableConfig) -> Any:
+            # Not `runtime: Runtime`: there is none where a state is edited by hand.
+            with set_config_context(config) as run:
+                runtime: Runtime[RunContext] | None = run.run(get_runtime, RunContext)
+            return router(state, settings.under(runtime.context if runtime else None))
 
         def as_built(state: State) -> Any:
             return router(state, settings())

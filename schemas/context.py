@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from schemas.settings import PipelineSettings
 
@@ -55,3 +57,24 @@ class RunContext(BaseModel):
                 "debate_override": pipeline.debate_override.model_copy(update=thresholds),
             }
         )
+
+
+def context_for(pipeline: PipelineSettings) -> type[RunContext]:
+    """The switches with the values of these settings as defaults.
+
+    What a run does not switch stays as it was built, and the form shows what is in force: the
+    server gives every run a context, if only an empty one.
+    """
+    in_force = {
+        **{name: getattr(pipeline, name) for name in _TOGGLES},
+        **{name: getattr(pipeline.debate_override, name) for name in _THRESHOLDS},
+        "rounds": pipeline.debate.rounds,
+    }
+    fields: dict[str, Any] = {
+        name: (
+            Annotated[field.annotation, Field(description=field.description), *field.metadata],
+            in_force[name],
+        )
+        for name, field in RunContext.model_fields.items()
+    }
+    return create_model("RunContext", __base__=RunContext, __doc__=RunContext.__doc__, **fields)

@@ -245,7 +245,7 @@ def test_each_graph_decides_as_it_is_drawn(
     assert (DEBATERS <= asked(output)) == (graph != "absa_no_debate")
 
 
-@pytest.mark.parametrize("graph", GRAPHS[1:])
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_settings_of_ones_own_hold_in_every_graph(recorded: Studio, graph: str) -> None:
     assert recorded.run(graph)["meta"]["ev_threshold"] == 0.4
 
@@ -289,7 +289,7 @@ def test_a_thread_takes_one_text_after_another(recorded: Studio) -> None:
     assert len(first["process_trace"]) == len(second["process_trace"])
 
 
-@pytest.mark.parametrize("graph", GRAPHS[1:])
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_a_state_edited_by_hand_is_taken_up(recorded: Studio, graph: str) -> None:
     client, thread = recorded.client, recorded.thread()
     client.runs.wait(thread, graph, input=SAMPLE, interrupt_after=["stage1"])
