@@ -8,25 +8,19 @@ every run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from schemas.records import Verdict
 from schemas.settings import PipelineSettings
 from schemas.state import State
 
 REVIEWERS = ("ate_review", "atsa_review")
-SKIPS: tuple[Verdict, ...] = (
-    "max_one_override_per_sample",
-    "neutral_only",
-    "no_evidence_span",
-    "evidence_span_not_in_text",
-    "evidence_span_missing_trigger",
-    "low_signal",
-    "action_ambiguity",
-    "l3_conservative",
-    "implicit_soft_only",
-    "already_confident",
-)
 OVERRIDES: tuple[Verdict, ...] = ("add", "flip", "drop")
+# There is no memory yet that could contradict an override: a gate that cannot fire is no gate.
+_NOT_BUILT: tuple[Verdict, ...] = ("contradictory_memory",)
+SKIPS: tuple[Verdict, ...] = tuple(
+    verdict for verdict in get_args(Verdict) if verdict not in (*OVERRIDES, *_NOT_BUILT)
+)
 # The debate spoke of no aspect at all.
 NO_VERDICT = "none"
 
