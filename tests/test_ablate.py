@@ -21,13 +21,13 @@ from absa.ablate import DEFAULT_NAMES, AblationError, Study, load, study
 from absa.ablate.configurations import Roles, roles
 from absa.ablate.constant import learn
 from absa.ablate.costs import key_of
-from absa.ablate.statistics import bootstrap, holm, mcnemar, randomisation, smallest_shown
 from absa.ablate.sweep import MAX_POINTS, WARNING, Point, grid, parse_sweep, sweep, variants
 from absa.ablate.tables import Table, latex_text
 from absa.ablate.verdict import Against, Spent, decide
 from absa.cli import run as absa
 from absa.config import SettingsError, load_settings
 from absa.metrics import evaluate
+from absa.statistics import bootstrap, holm, mcnemar, randomisation, smallest_shown
 from benchmarks import verdict_rates
 from schemas.records import CallRecord
 

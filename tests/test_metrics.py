@@ -177,6 +177,16 @@ def test_scores_of_both_stages_against_gold(fates: Path) -> None:
     }
 
 
+def test_pair_f1_has_an_interval_that_holds_its_value(fates: Path) -> None:
+    interval = evaluate(fates)["quality"]["pair_f1_interval"]
+    assert interval["stage1"]["value"] == pytest.approx(2 / 5)
+    assert interval["final"]["value"] == pytest.approx(3 / 5)
+    assert interval["difference"]["value"] == pytest.approx(1 / 5)
+    for part in interval.values():
+        assert part["low"] <= part["value"] <= part["high"]
+    assert interval["final"]["low"] < interval["final"]["high"]
+
+
 def test_samples_without_or_with_incomplete_gold_are_counted_but_not_scored(offline: Path) -> None:
     metrics = evaluate(offline)
     assert metrics["gold"] == {"scored": 3, "incomplete": 1, "none": 1}

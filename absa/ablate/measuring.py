@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from absa.ablate.configurations import AblationError, Configuration
 from absa.ablate.constant import Constant
-from absa.ablate.statistics import Floats
 from absa.metrics import GoldError
 from absa.metrics.evaluation import read_manifest, records
 from absa.metrics.normalise import Normaliser
 from absa.metrics.quality import ScoredSample, score_sample, scores_itself
 from absa.metrics.scorer import Level, Matching, Score, score
+from absa.statistics import Floats
 from schemas.output import FinalOutput
 from schemas.sample import GoldAspect
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from absa.ablate import statistics
+from absa import statistics
 from absa.ablate.configurations import Configuration, Roles
 from absa.ablate.constant import Constant
 from absa.ablate.costs import costs

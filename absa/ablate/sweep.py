@@ -17,11 +17,11 @@ import numpy as np
 
 from absa.ablate.configurations import AblationError
 from absa.ablate.measuring import METRICS, PRIMARY, gold_aspects, row
-from absa.ablate.statistics import RESAMPLES, bootstrap
 from absa.backends.replay import ReplayBackend
 from absa.config import parse_override
 from absa.metrics.quality import score_sample
 from absa.runs.replay import Recorded, replay_settings
+from absa.statistics import RESAMPLES, bootstrap
 from graph import build
 from schemas.errors import BackendError
 from schemas.output import FinalOutput

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from absa.ablate.statistics import ALPHA
+from absa.statistics import ALPHA
 
 Word = Literal["helps", "hurts", "better", "no_difference", "cannot_say"]
 WORDS: dict[str, str] = {

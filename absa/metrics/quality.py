@@ -21,6 +21,7 @@ from absa.metrics.scorer import (
     score,
 )
 from absa.scorecard import rate
+from absa.statistics import Interval, bootstrap
 from nodes.polarity import label_of
 from schemas.output import FinalOutput
 from schemas.sample import GoldAspect
@@ -295,10 +296,18 @@ class Quality:
 
     everything: QualityTally = field(default_factory=QualityTally)
     groups: dict[str, dict[str, QualityTally]] = field(default_factory=dict)
+    # Per uid the numerators and denominators of strict pair F1, Stage 1's then the final ones.
+    pair_f1: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, sample: ScoredSample) -> None:
         """Count one sample."""
         self.everything.add(sample)
+        if sample.stage1 is not None and sample.final is not None:
+            sums = self.pair_f1.setdefault(sample.uid, [0.0] * 4)
+            for place, score in ((0, sample.stage1), (2, sample.final)):
+                found = score.found.get(("pair", "strict"), Found())
+                sums[place] += 2 * found.right
+                sums[place + 1] += found.predicted + found.gold
         for kind, name in sample.groups:
             self.groups.setdefault(kind, {}).setdefault(name, QualityTally()).add(sample)
 
@@ -309,11 +318,27 @@ class Quality:
         scored = self.everything.gold_terms > 0
         return {
             **self.everything.summary(scored=scored),
+            "pair_f1_interval": self.pair_f1_interval() if scored else None,
             "sign": self.signs(),
             "breakdown": {
                 kind: {name: tally.summary(scored=scored) for name, tally in sorted(names.items())}
                 for kind, names in self.groups.items()
             },
+        }
+
+    def pair_f1_interval(self) -> dict[str, Any]:
+        """Strict pair F1 of both stages and their difference, with 95 % bootstrap intervals."""
+        numbers = np.array(list(self.pair_f1.values())).reshape(-1, 2, 1, 2)
+        scores, differences = bootstrap(numbers, reference=1)
+
+        def shown(interval: Interval, place: int) -> dict[str, float]:
+            parts = {"value": interval.value, "low": interval.low, "high": interval.high}
+            return {name: float(part[place, 0]) for name, part in parts.items()}
+
+        return {
+            "stage1": shown(scores, 0),
+            "final": shown(scores, 1),
+            "difference": shown(differences, 0),
         }
 
     def signs(self) -> dict[str, Any]:

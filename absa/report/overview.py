@@ -224,6 +224,8 @@ def _is_main(score: Score) -> bool:
 
 def _score_tile(score: Score) -> Markup:
     note = [f"Stage 1 {score.stage1:.3f} · ", el("b", _signed(score.difference))]
+    if score.interval:
+        note.append(" · 95 % interval {:.3f} to {:.3f}".format(*score.interval))
     return _tile(score.name, f"{score.final:.3f}", note)
 
 

@@ -14,6 +14,7 @@ class Score:
     name: str
     stage1: float
     final: float
+    interval: tuple[float, float] | None = None
 
     @property
     def difference(self) -> float:
@@ -59,9 +60,18 @@ def headline(metrics: dict[str, Any] | None) -> Headline | None:
         one = number(dig(quality, "stage1", *path))
         two = number(dig(quality, "final", *path))
         if one is not None and two is not None:
-            scores.append(Score(name, one, two))
+            scores.append(
+                Score(name, one, two, _interval_of(quality) if name == "Pair F1" else None)
+            )
     net = gain(dig(quality, "changes", "strict", "net_gain"))
     return Headline(tuple(scores), net, tuple(alarms(metrics))) if scores else None
+
+
+def _interval_of(quality: dict[str, Any]) -> tuple[float, float] | None:
+    """The 95 % interval of the final pair F1, if it was computed."""
+    low = number(dig(quality, "pair_f1_interval", "final", "low"))
+    high = number(dig(quality, "pair_f1_interval", "final", "high"))
+    return (low, high) if low is not None and high is not None else None
 
 
 def alarms(metrics: dict[str, Any]) -> Iterator[str]:
