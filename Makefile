@@ -47,6 +47,7 @@ bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.verdict_rates
+	$(BIN)/python -m benchmarks.memory
 
 .PHONY: studio
 studio: $(DEV) ## Serve the graphs to LangGraph Studio (ABSA_CONFIG=... for your own settings)

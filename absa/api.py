@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import cached_property, lru_cache
 from typing import Any
+
+from langgraph.store.base import BaseStore
 
 from absa.aux_hf import with_signal
 from absa.backends import make_backend
 from absa.config import load_settings
 from absa.demos import Demos
+from absa.memory import open_memory
 from graph import build
 from graph.build import Graph
 from schemas.backend import Backend
@@ -16,15 +22,25 @@ from schemas.output import FinalOutput
 from schemas.settings import Settings
 
 
-def build_graph(settings: Settings | None = None, *, backend: Backend | None = None) -> Graph:
+def build_graph(
+    settings: Settings | None = None,
+    *,
+    backend: Backend | None = None,
+    store: BaseStore | None = None,
+) -> Graph:
     """The compiled LangGraph graph of the settings.
 
     `graph.invoke({"text": ...})["output"]` is a `FinalOutput`; `ainvoke`, `stream`, `astream` and
     `batch` work too. What the settings switch off is not in the graph. Another `backend` than the
-    settings' own may answer for the agents.
+    settings' own may answer for the agents, and another `store` keep what they remember.
     """
     settings = settings or load_settings()
-    return build(settings.pipeline, backend or make_backend(settings.backend))
+    opened = ExitStack()
+    if store is None:
+        store = opened.enter_context(open_memory(settings.pipeline.memory))
+    graph = build(settings.pipeline, backend or make_backend(settings.backend), store=store)
+    weakref.finalize(graph, opened.close)
+    return graph
 
 
 class _Analyser:
@@ -38,7 +54,7 @@ class _Analyser:
     def _demos(self) -> Demos:
         return Demos(self._settings.demos, seed=self._settings.backend.seed)
 
-    def given(self, text: str, **fields: str | None) -> dict[str, Any]:
+    def given(self, text: str, **fields: Any) -> dict[str, Any]:
         known = {key: value for key, value in fields.items() if value is not None}
         demos = self._demos.for_text(text) if self._settings.demos.k else []
         return {"text": text, "demos": demos, **known}
@@ -65,10 +81,14 @@ def analyze(
     lang: str | None = None,
     domain: str | None = None,
     uid: str | None = None,
+    given_aspects: Sequence[str] | None = None,
 ) -> FinalOutput:
-    """Analyse one text with the given settings (default: the debate, offline)."""
+    """Analyse one text with the given settings (default: the debate, offline).
+
+    With `given_aspects` these terms are judged, and no others are searched for.
+    """
     analyser = _analyser(settings)
-    given = analyser.given(text, lang=lang, domain=domain, uid=uid)
+    given = analyser.given(text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects)
     return analyser.finished(analyser.graph.invoke(given)["output"])
 
 
@@ -79,8 +99,9 @@ async def aanalyze(
     lang: str | None = None,
     domain: str | None = None,
     uid: str | None = None,
+    given_aspects: Sequence[str] | None = None,
 ) -> FinalOutput:
     """Analyse one text without blocking the event loop."""
     analyser = _analyser(settings)
-    given = analyser.given(text, lang=lang, domain=domain, uid=uid)
+    given = analyser.given(text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects)
     return analyser.finished((await analyser.graph.ainvoke(given))["output"])

@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
+
 _BUSY_S = 60.0
 _BATCH = 500
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -26,6 +28,25 @@ class StorageError(RuntimeError):
         """Name the file, what is wrong, and what to do."""
         super().__init__(f"{path}: {why}; {remedy}")
         self.path = path
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+@retry(
+    retry=retry_if_exception(_is_busy),
+    stop=stop_after_delay(_BUSY_S),
+    wait=wait_random(0.01, 0.05),
+    reraise=True,
+)
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer share the file.
+
+    SQLite does not wait for its busy timeout here: of two processes that open a new file at once
+    one is told immediately that it is locked.
+    """
+    connection.execute("PRAGMA journal_mode=WAL")
 
 
 class Database:
@@ -62,7 +83,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, check_same_thread=False)
         self._connections.append(connection)
-        connection.execute("PRAGMA journal_mode=WAL")
+        use_wal(connection)
         # FULL syncs each commit: after a power cut nothing that was acknowledged is missing.
         connection.execute("PRAGMA synchronous=FULL")
         return connection

@@ -1,15 +1,54 @@
-"""What calls cost. An unknown price is an unknown cost, not 0."""
+"""What calls cost. An unknown price is an unknown cost, not 0.
+
+`resources/prices.json` names US dollars per million tokens; a file that the environment variable
+ABSA_PRICES names adds to it and wins over it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from nodes.assets import read_json
+from schemas.errors import InputError
 from schemas.records import CallRecord
 
 _PER = 1_000_000
 # Backends that call no paid model.
 _FREE = ("offline", "replay")
+
+
+@cache
+def _prices(own: str | None) -> dict[str, dict[str, float]]:
+    shipped: dict[str, dict[str, float]] = read_json("prices.json") or {}
+    return {**shipped, **(_own_prices(Path(own)) if own else {})}
+
+
+def _own_prices(path: Path) -> dict[str, dict[str, float]]:
+    try:
+        given: Any = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            model: {name: float(price[name]) for name in ("input", "output")}
+            for model, price in given.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"ABSA_PRICES: {path} is no price list ({error}); write "
+            '{"my-model": {"input": 0.1, "output": 0.4}}, in US dollars per million tokens'
+        ) from error
+
+
+def price_of(model: str | None, usage: Mapping[str, int] | None) -> float | None:
+    """What some tokens of a model cost in US dollars; None if that is not known."""
+    price = _prices(os.environ.get("ABSA_PRICES")).get(model or "")
+    if price is None or usage is None:
+        return None
+    spent = usage.get("prompt_tokens", 0) * price["input"]
+    return (spent + usage.get("completion_tokens", 0) * price["output"]) / _PER
 
 
 def cost_of(calls: Sequence[CallRecord]) -> float | None:
@@ -18,9 +57,8 @@ def cost_of(calls: Sequence[CallRecord]) -> float | None:
     for call in calls:
         if call.cached or call.backend in _FREE:
             continue
-        price = (read_json("prices.json") or {}).get(call.model)
-        if price is None or call.usage is None:
+        cost = price_of(call.model, call.usage)
+        if cost is None:
             return None
-        total += call.usage.get("prompt_tokens", 0) * price["input"] / _PER
-        total += call.usage.get("completion_tokens", 0) * price["output"] / _PER
+        total += cost
     return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from schemas.output import FinalOutput
@@ -57,6 +58,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
             "ev_score": meta.ev_score,
             "ev_components": meta.ev_components,
         },
+        "conflict_review": conflict_review(output),
         "moderator": {
             "ran": output.moderator is not None,
             "drop_guard": flags.stage2_rejected_due_to_confidence if flags else False,
@@ -106,10 +108,31 @@ def gold(sample: Sample) -> dict[str, Any] | None:
 def stage_delta(output: FinalOutput) -> dict[str, Any]:
     """Whether the result moved away from Stage 1, and whether a correction moved it."""
     label_moved = output.final_result.label != output.stage1_ate.label
-    changed = output.analysis_flags.correction_occurred or label_moved
-    corrected = any(c.applied for c in output.meta.correction_applied_log)
+    settled = any(a.applied for a in output.meta.arbiter_actions)
+    changed = output.analysis_flags.correction_occurred or label_moved or settled
+    corrected = settled or any(c.applied for c in output.meta.correction_applied_log)
     kind = "none" if not changed else "guided" if corrected else "unguided"
     return {"changed": changed, "change_type": kind}
+
+
+def conflict_review(output: FinalOutput) -> dict[str, Any] | None:
+    """What was in doubt, what the reviewers said and what the arbiter did; None without one."""
+    meta = output.meta
+    if meta.protocol != "conflict_review":
+        return None
+    return {
+        "candidates": len(meta.candidates),
+        "conflicts": Counter(flag.conflict_type for flag in meta.conflict_flags),
+        "risks": Counter(risk.type for risk in meta.validator_risks),
+        "reviewed": output.analysis_flags.stage2_executed,
+        "resolved": output.analysis_flags.conflict_resolved,
+        "actions": Counter(action.action_type for action in meta.review_actions),
+        "discarded": Counter(action.why for action in meta.discarded_actions),
+        "arbiter": [
+            a.model_dump(include={"case", "action_type", "applied", "flag", "votes"})
+            for a in meta.arbiter_actions
+        ],
+    }
 
 
 def risk_resolution(output: FinalOutput) -> dict[str, int | float | None]:
@@ -130,7 +153,8 @@ def ignored_proposal(output: FinalOutput) -> dict[str, Any]:
 
 def _why_ignored(output: FinalOutput) -> str:
     log = output.meta.correction_applied_log
-    if any(c.applied for c in log):
+    wishes = {a.action_type for a in output.meta.review_actions} - {"KEEP", "FLAG"}
+    if wishes or any(c.applied for c in log):
         return "blocked_at_adoption"
     refused = [c.reason for c in log if c.source == "validator"]
     if not refused:

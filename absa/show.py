@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from schemas.output import FinalAspect, FinalOutput
-    from schemas.records import Correction, GateRecord
+    from schemas.records import ArbiterAction, Correction, DiscardedAction, GateRecord
     from schemas.settings import OverrideSettings
 
 OVERRIDE = "debate_override"
@@ -75,6 +75,24 @@ _COMPONENTS = {
     "validator_resolved": "risks resolved",
     "grounding_improvement": "grounding",
     "alignment_improvement": "alignment",
+}
+_UNDECIDED = {
+    "merge_refused": "the tuples to be merged were of different polarities",
+    "flip_drop_keep": "one reviewer wanted another polarity, one to drop it, one to keep it",
+    "no_majority": "no two reviewers agreed",
+    "asked": "the arbiter could not tell",
+    "majority": "a reviewer doubts it",
+}
+_DISCARDED = {
+    "unknown_action": "there is no such action",
+    "unknown_reason_code": "its reason is not on the list",
+    "no_target": "it names no tuple",
+    "unknown_tuple": "there is no such tuple",
+    "not_under_review": "that tuple was not under review",
+    "merge_needs_two": "a merge takes two tuples",
+    "merge_needs_ref": "a merge needs a name for the result",
+    "flip_needs_polarity": "the polarity it names is none",
+    "aspect_given": "the aspects were given",
 }
 _RULE_E_BLOCKS = {
     "confidence_too_high": "the debate's other label was not taken: the confidence is too high",
@@ -170,11 +188,22 @@ def _occurrences(text: str, piece: str) -> Iterator[int]:
 
 def origin(found: FinalAspect, output: FinalOutput) -> str:
     """Who gave a final aspect its present form: Stage 1, a review or a debate override."""
+    if output.meta.protocol == "conflict_review":
+        return _perspectives(found, output)
     if output.meta.adopt_decision == "adopted":
         for entry in reversed(output.meta.correction_applied_log):
             if entry.applied and _made(entry, found):
                 return _ORIGIN.get(entry.source, printable(entry.source))
     return "Stage 1"
+
+
+def _perspectives(found: FinalAspect, output: FinalOutput) -> str:
+    """The perspectives that saw it so; where none did, the reviewers changed it."""
+    own = (found.aspect_term, found.polarity)
+    agents = dict.fromkeys(
+        c.origin_agent for c in output.meta.candidates if (c.aspect_term, c.polarity) == own
+    )
+    return f"perspective {', '.join(agents)}" if agents else "review (arbiter)"
 
 
 def _made(entry: Correction, found: FinalAspect) -> bool:
@@ -207,7 +236,48 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
     found += [
         _gate(record, output, settings) for record in meta.override_gate if not record.applied
     ]
+    decided = (arbiter_event(action, output) for action in meta.arbiter_actions)
+    found += [event for event in decided if event is not None]
+    found += [_discarded(action) for action in meta.discarded_actions]
     return found
+
+
+def arbiter_event(action: ArbiterAction, output: FinalOutput) -> Event | None:
+    """What became of a tuple in doubt; None for one that was simply kept."""
+    (tuple_id,) = action.target_tuple_ids
+    own = next(c for c in output.meta.candidates if c.tuple_id == tuple_id)
+    aspect, value = printable(own.aspect_term), printable(_value(action))
+    why = f" ({plain(action.reason_code)})" if action.reason_code else ""
+    if action.applied:
+        did = {
+            "DROP": f"dropped it as {own.polarity}",
+            "FLIP": f"changed {own.polarity} to {value}",
+            "MERGE": f"took it for {quoted(value)}",
+        }[action.action_type]
+        return Event("changed", aspect, f"the reviewers {did}{why}")
+    if action.flag:
+        doubt = _UNDECIDED.get(action.case, printable(action.case))
+        return Event("refused", aspect, f"kept as {own.polarity}, marked as uncertain: {doubt}")
+    return None
+
+
+def _value(action: ArbiterAction) -> str:
+    return next(iter((action.new_value or {}).values()), "")
+
+
+def _discarded(discarded: DiscardedAction) -> Event:
+    action = discarded.action
+    what = (
+        f"{action.get('action_type')} of {', '.join(action.get('target_tuple_ids') or ['nothing'])}"
+    )
+    why = _DISCARDED.get(discarded.why, discarded.why)
+    who = "the arbiter" if discarded.actor == "arbiter" else f"reviewer {discarded.actor}"
+    return Event("refused", "", printable(f"{who}: {what} was discarded, {why}"))
+
+
+def plain(code: str) -> str:
+    """A code in words."""
+    return printable(code.replace("_", " ").lower())
 
 
 def _correction(entry: Correction, adopted: bool) -> Event:
@@ -284,6 +354,8 @@ def _risk(issue: str) -> str:
 def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
     """Whether Stage 2 replaced Stage 1, and why."""
     meta = output.meta
+    if meta.protocol == "conflict_review":
+        return _reviewed(output)
     if not output.analysis_flags.stage2_executed:
         return "there was no Stage 2; Stage 1's result stands"
     if meta.adopt_decision == "adopted":
@@ -291,6 +363,17 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
         why = why.format(before=meta.stage1_risks, after=meta.stage2_risks)
         return f"Stage 2 was adopted: {why} ({_evidence_value(output)})"
     return f"Stage 1's result stands: {_not_adopted(output, settings)}"
+
+
+def _reviewed(output: FinalOutput) -> str:
+    if not output.analysis_flags.stage2_executed:
+        return "nothing was in doubt, so the reviewers were not asked"
+    actions = output.meta.arbiter_actions
+    changed, marked = sum(a.applied for a in actions), sum(a.flag for a in actions)
+    return (
+        f"{len(actions)} of {len(output.meta.candidates)} tuples were in doubt: the reviewers "
+        f"changed {changed}" + (f", {marked} are marked as uncertain" if marked else "")
+    )
 
 
 def _not_adopted(output: FinalOutput, settings: OverrideSettings) -> str:

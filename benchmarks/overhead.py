@@ -12,33 +12,33 @@ import time
 from collections.abc import Awaitable, Callable
 
 from absa.runs.engine import output_of
-from absa.runs.loop import run_in_quick_loop
+from absa.runs.loop import Spread, run_in_quick_loop
 from benchmarks.answers import CALLS, CRITICAL_PATH, TEXT, DelayedBackend
 from graph import build
 from schemas.settings import PipelineSettings
 
-STAGGER_S = 0.004
 Job = Callable[[], Awaitable[object]]
 
 
 async def in_flight(job: Job, samples: int, width: int) -> list[float]:
-    """When each of `samples` jobs was done, `width` at a time, started one after the other."""
+    """When each of `samples` jobs was done, `width` at a time, started as the run engine does."""
     left = iter(range(samples))
     done = [time.perf_counter()]
+    spread = Spread(width)
 
-    async def work(number: int) -> None:
-        await asyncio.sleep(number * STAGGER_S)
+    async def work() -> None:
         for _ in left:
-            await job()
+            async with spread.start():
+                await job()
             done.append(time.perf_counter())
 
-    await asyncio.gather(*(work(n) for n in range(width)))
+    await asyncio.gather(*(work() for _ in range(width)))
     return done
 
 
 def rates(done: list[float], width: int) -> tuple[float, float]:
     """Jobs per second: over everything, and while all places were taken."""
-    steady = done[width:-width]
+    steady = done[2 * width : -width]
     whole = (len(done) - 1) / (done[-1] - done[0])
     return whole, (len(steady) - 1) / (steady[-1] - steady[0])
 
@@ -90,7 +90,7 @@ def main() -> None:
     graph_ms = own_time(graph_job(0), args.samples, args.repeats)
     bare_ms = own_time(bare_job(0), args.samples, args.repeats)
     ideal = args.width / (CRITICAL_PATH * args.delay)
-    many = args.width * 10
+    many = args.width * 12
     graph_done = run_in_quick_loop(in_flight(graph_job(args.delay), many, args.width))
     graph_whole, graph_rate = rates(graph_done, args.width)
     bare_done = run_in_quick_loop(in_flight(bare_job(args.delay), many, args.width))

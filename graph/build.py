@@ -1,4 +1,4 @@
-"""The debate graph: fixed for given settings, or switchable per run."""
+"""The graphs: fixed for given settings or, for the debate, switchable per run."""
 
 from __future__ import annotations
 
@@ -10,23 +10,37 @@ from langchain_core.runnables.config import set_config_context
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import RetryPolicy, Send
 
 from graph import routing
-from graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
+from graph.steps import (
+    AgentStep,
+    RecallStep,
+    RememberStep,
+    RouteStep,
+    RuleStep,
+    SettingsInForce,
+)
 from nodes.adopt import adopt
 from nodes.agent import Agent
 from nodes.apply_reviews import apply_reviews
+from nodes.arbiter import arbiter, asking_arbiter
 from nodes.ate import ate
 from nodes.ate_review import ate_review
 from nodes.atsa import atsa
 from nodes.atsa_review import atsa_review
+from nodes.conflict_finalize import conflict_finalize
+from nodes.conflict_reviewers import REVIEWERS
 from nodes.extract import extract
 from nodes.finalize import finalize
 from nodes.intake import intake
-from nodes.judge import judge
+from nodes.judge import JUDGES
+from nodes.merge_candidates import merge_candidates
 from nodes.moderator import moderator
 from nodes.override_gate import carry_out, override_gate, record_verdict
+from nodes.perspectives import PERSPECTIVES
 from nodes.review_context import review_context
 from nodes.speaker import speaker
 from nodes.stage1 import stage1
@@ -37,7 +51,7 @@ from schemas.backend import Backend
 from schemas.context import RunContext, context_for
 from schemas.errors import BackendError
 from schemas.settings import PipelineSettings
-from schemas.state import InputState, OutputState, State
+from schemas.state import InputState, MemoryInputState, OutputState, State, state_schema
 
 # The loops (rounds, aspects at the gate) are bounded by their own routers. LangGraph's default
 # limit would end a long review with an error that says nothing about it.
@@ -47,10 +61,20 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 Router = Callable[[PipelineSettings], routing.Next]
 
 
-def build(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
-    """The graph of these settings: what is switched off is not in it."""
-    wiring = _Wiring(pipeline, backend, switchable=False)
-    return wiring.debate_graph(name) if pipeline.protocol == "debate" else wiring.vote_graph(name)
+def build(
+    pipeline: PipelineSettings,
+    backend: Backend,
+    *,
+    name: str = "absa",
+    store: BaseStore | None = None,
+) -> Graph:
+    """The graph of these settings: what is switched off is not in it.
+
+    `store` keeps the episodes of a graph with memory; without one they last as long as the graph.
+    """
+    wiring = _Wiring(pipeline, backend, switchable=False, store=store)
+    graphs = {"debate": wiring.debate_graph, "conflict_review": wiring.conflict_graph}
+    return graphs.get(pipeline.protocol, wiring.vote_graph)(name)
 
 
 def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
@@ -65,15 +89,28 @@ def _is_retryable(error: Exception) -> bool:
 class _Wiring:
     """Adds nodes and edges; only this class knows whether edges are fixed or conditional."""
 
-    def __init__(self, pipeline: PipelineSettings, backend: Backend, *, switchable: bool) -> None:
+    def __init__(
+        self,
+        pipeline: PipelineSettings,
+        backend: Backend,
+        *,
+        switchable: bool,
+        store: BaseStore | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._with_memory = routing.has_memory(pipeline)
+        self._store = store or (InMemoryStore() if self._with_memory else None)
         self._backend = backend
         self._switchable = switchable
         self._settings = SettingsInForce(pipeline, switchable=switchable)
+        parts = {"conflict_review": ["conflict_review"], "debate": []}.get(
+            pipeline.protocol, ["vote"]
+        )
+        self._schema = state_schema(*parts, *(["memory"] if self._with_memory else []))
         self._graph: StateGraph[Any, Any, Any, Any] = StateGraph(
-            State,
+            self._schema,
             context_schema=context_for(pipeline) if switchable else None,
-            input_schema=InputState,
+            input_schema=MemoryInputState if self._with_memory else InputState,
             output_schema=OutputState,
         )
 
@@ -96,6 +133,46 @@ class _Wiring:
         self._graph.add_edge("finalize", END)
         return self._compiled(name)
 
+    def conflict_graph(self, name: str) -> Graph:
+        """Three perspectives; where they leave a doubt, three reviewers and an arbiter."""
+        self._intake()
+        for perspective in PERSPECTIVES:
+            self._agent(perspective)
+            self._graph.add_edge("intake", perspective.name)
+            self._graph.add_edge(perspective.name, "merge_candidates")
+        self._rule(merge_candidates)
+        if self._with_memory:
+            self._graph.add_conditional_edges(
+                "merge_candidates",
+                RouteStep(routing.after_merge_with_memory),
+                ["recall", "finalize"],
+            )
+            self._graph.add_node("recall", RecallStep(self._settings))
+            for reviewer in routing.CONFLICT_REVIEWERS:
+                self._graph.add_edge("recall", reviewer)
+        else:
+            self._graph.add_conditional_edges(
+                "merge_candidates",
+                RouteStep(routing.after_merge),
+                [*routing.CONFLICT_REVIEWERS, "finalize"],
+            )
+        asks = self._pipeline.conflict_review.arbiter == "llm"
+        count = "count_votes" if asks else "arbiter"
+        for agent in REVIEWERS:
+            self._agent(agent)
+            self._graph.add_edge(agent.name, count)
+        self._graph.add_node(count, RuleStep(arbiter))
+        if asks:
+            # The rule counts; the model is asked only about what the votes leave open.
+            self._graph.add_conditional_edges(
+                count, RouteStep(routing.after_votes), ["arbiter", "finalize"]
+            )
+            self._agent(asking_arbiter)
+        self._graph.add_edge("arbiter", "finalize")
+        self._graph.add_node("finalize", RuleStep(conflict_finalize, self._settings))
+        self._end("finalize")
+        return self._compiled(name)
+
     def debate_graph(self, name: str) -> Graph:
         """Stage 1, debate, Stage 2, gate, adoption, Moderator, as far as they are switched on."""
         everything = self._switchable
@@ -112,33 +189,51 @@ class _Wiring:
         for last in (moderator, finalize):
             if everything or last.__name__ in routing.before_output(p):
                 self._rule(last, with_settings=True)
-                self._graph.add_edge(last.__name__, END)
+                self._end(last.__name__)
         return self._compiled(name)
+
+    def _end(self, last: str) -> None:
+        """The end, where a graph with memory remembers."""
+        if not self._with_memory:
+            self._graph.add_edge(last, END)
+            return
+        if "remember" not in self._graph.nodes:
+            self._graph.add_node("remember", RememberStep(self._settings))
+            self._graph.add_edge("remember", END)
+        self._graph.add_edge(last, "remember")
 
     def _intake(self) -> None:
         self._graph.add_node("intake", RuleStep(self._checked(intake)))
         self._graph.add_edge(START, "intake")
 
     def _compiled(self, name: str) -> Graph:
-        return self._graph.compile(name=name).with_config(recursion_limit=RECURSION_LIMIT)
+        compiled = self._graph.compile(name=name, store=self._store)
+        return compiled.with_config(recursion_limit=RECURSION_LIMIT)
 
     def _stage1(self, with_validator: bool) -> None:
         agents: list[Agent[Any]] = [ate, atsa, *([validator] if with_validator else [])]
         for agent in agents:
             self._agent(agent)
             self._graph.add_edge(agent.name, "stage1")
-        self._route("intake", routing.after_intake, [a.name for a in agents])
+        self._route("intake", routing.after_intake, [a.name for a in agents[1:]])
+        self._graph.add_conditional_edges(
+            "intake", RouteStep(routing.finding_aspects), {"ate": "ate"}
+        )
         self._rule(stage1)
+        if self._with_memory:
+            self._graph.add_node("recall", RecallStep(self._settings))
+            self._graph.add_edge("stage1", "recall")
         self._route(
-            "stage1",
+            "recall" if self._with_memory else "stage1",
             routing.after_stage1,
             [self._pipeline.debate.order[0], *routing.REVIEWERS, "moderator", "finalize"],
         )
 
     def _debate(self) -> None:
         order = self._pipeline.debate.order
+        protocol = self._pipeline.debate.protocol
         for name in order:
-            self._agent(speaker(name))
+            self._agent(speaker(name, protocol))
         for one, other in zip(order, order[1:], strict=False):
             self._graph.add_edge(one, other)
         if self._switchable or self._pipeline.debate.rounds > 1:
@@ -146,7 +241,7 @@ class _Wiring:
             self._choose(order[-1], routing.next_round, (order[0], "judge"))
         else:
             self._graph.add_edge(order[-1], "judge")
-        self._agent(judge)
+        self._agent(JUDGES[protocol])
         self._graph.add_edge("judge", "review_context")
         self._rule(review_context, with_settings=True)
         self._route(
@@ -165,17 +260,15 @@ class _Wiring:
         self._rule(apply_reviews)
         self._route("apply_reviews", routing.after_apply, ["override_gate", "adopt"])
         if with_gate:
-            self._gate(with_drop=self._switchable or self._pipeline.debate_override.allow_drop)
+            self._gate()
         self._rule(adopt, with_settings=True)
         self._route("adopt", routing.before_output, ["moderator", "finalize"])
 
-    def _gate(self, *, with_drop: bool) -> None:
+    def _gate(self) -> None:
         """One edge and one node per verdict; two edges to one node would collapse in a drawing."""
         self._rule(override_gate, with_settings=True)
         edges: dict[Any, str] = {routing.NO_VERDICT: "adopt"}
-        for verdict in (*routing.SKIPS, *routing.OVERRIDES):
-            if verdict == "drop" and not with_drop:
-                continue
+        for verdict in routing.verdicts(self._pipeline, switchable=self._switchable):
             node = edges[verdict] = routing.verdict_node(verdict)
             if verdict in routing.OVERRIDES:
                 step = RuleStep(carry_out(verdict), self._settings)
@@ -193,9 +286,12 @@ class _Wiring:
         )
 
     def _checked(self, rule: Callable[[State], Any]) -> Callable[[State], Any]:
+        own = self._schema.__annotations__
+
         def first(state: State) -> Any:
             self._settings.check_context()
-            return rule(state)
+            # It wipes the slate of every protocol; this graph has a smaller one.
+            return {key: value for key, value in rule(state).items() if key in own}
 
         return first
 

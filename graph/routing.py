@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from nodes.arbiter import undecided
 from schemas.records import Verdict
 from schemas.settings import PipelineSettings
 from schemas.state import State
 
 REVIEWERS = ("ate_review", "atsa_review")
+CONFLICT_REVIEWERS = ("review_a", "review_b", "review_c")
 OVERRIDES: tuple[Verdict, ...] = ("add", "flip", "drop")
-# There is no memory yet that could contradict an override: a gate that cannot fire is no gate.
-_NOT_BUILT: tuple[Verdict, ...] = ("contradictory_memory",)
-SKIPS: tuple[Verdict, ...] = tuple(
-    verdict for verdict in get_args(Verdict) if verdict not in (*OVERRIDES, *_NOT_BUILT)
-)
+SKIPS: tuple[Verdict, ...] = tuple(v for v in get_args(Verdict) if v not in OVERRIDES)
 # The debate spoke of no aspect at all.
 NO_VERDICT = "none"
 
@@ -28,8 +26,28 @@ Next = Sequence[str]
 
 
 def after_intake(p: PipelineSettings) -> Next:
-    """Stage 1 in parallel."""
-    return ("ate", "atsa", "validator") if p.enable_validator else ("ate", "atsa")
+    """Stage 1 in parallel, with ATE where aspects have to be found."""
+    return ("atsa", "validator") if p.enable_validator else ("atsa",)
+
+
+def finding_aspects(state: State) -> list[str]:
+    """To ATE, or past it where the user gave the aspects."""
+    return ["ate"] if state.get("given_aspects") is None else []
+
+
+def has_memory(p: PipelineSettings) -> bool:
+    """Whether past cases are looked up, and this one is remembered."""
+    return p.memory.condition != "off"
+
+
+def verdicts(p: PipelineSettings, *, switchable: bool) -> list[Verdict]:
+    """What the gate can come to: a verdict that can never be given is not in the graph."""
+    absent: set[Verdict] = set()
+    if p.memory.condition != "on":
+        absent.add("contradictory_memory")
+    if not (switchable or p.debate_override.allow_drop):
+        absent.add("drop")
+    return [v for v in (*SKIPS, *OVERRIDES) if v not in absent]
 
 
 def after_stage1(p: PipelineSettings) -> Next:
@@ -67,6 +85,25 @@ def next_round(state: State, p: PipelineSettings) -> str:
 def after_gate(state: State) -> list[str]:
     """To the nodes of the verdicts that were given; each verdict has an edge of its own."""
     return list(dict.fromkeys(r.verdict for r in state["gate_verdicts"])) or [NO_VERDICT]
+
+
+def after_merge(state: State) -> list[str]:
+    """To the reviewers, in parallel, if anything is in doubt."""
+    return list(CONFLICT_REVIEWERS) if _in_doubt(state) else ["finalize"]
+
+
+def after_merge_with_memory(state: State) -> str:
+    """The same past memory, which advises the reviewers."""
+    return "recall" if _in_doubt(state) else "finalize"
+
+
+def _in_doubt(state: State) -> bool:
+    return bool(state["conflict_flags"] or state["validator_risks"])
+
+
+def after_votes(state: State) -> str:
+    """To the model, if the votes leave a tuple open."""
+    return "arbiter" if undecided(state) else "finalize"
 
 
 def verdict_node(verdict: str) -> str:

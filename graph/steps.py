@@ -6,20 +6,26 @@ the loop, since rules take microseconds.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
+from langgraph.store.base import BaseStore, Item
 from pydantic import BaseModel, TypeAdapter
 
+from nodes import memory
 from nodes.agent import Agent
 from schemas.backend import Backend
 from schemas.context import RunContext
 from schemas.errors import InputError
-from schemas.settings import PipelineSettings
+from schemas.memory import Recall
+from schemas.settings import MemorySettings, PipelineSettings
 from schemas.state import State
 
 _HINTS = get_type_hints(State)
@@ -126,6 +132,79 @@ class RouteStep(Runnable[State, Any]):
     ) -> Any:
         """Choose in the loop."""
         return self.invoke(input)
+
+
+class _StoreStep(Runnable[State, Any]):
+    """A node that speaks with LangGraph's store; in async runs from a thread, as stores allow."""
+
+    def __init__(self, settings: SettingsInForce) -> None:
+        """Take the settings in force."""
+        self._settings = settings
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Read and write now."""
+        store = get_runtime().store
+        assert store is not None, "a graph with memory is compiled with a store"
+        return self._act(typed(input), self._settings().memory, store)
+
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Read and write in a thread."""
+        return await asyncio.to_thread(self.invoke, input)
+
+    @abstractmethod
+    def _act(self, state: State, settings: MemorySettings, store: BaseStore) -> Any:
+        """The update of the state."""
+
+
+class RecallStep(_StoreStep):
+    """`recall`: what memory holds for a case like this one."""
+
+    name = "recall"
+
+    def _act(self, state: State, settings: MemorySettings, store: BaseStore) -> Any:
+        assert settings.condition != "off", "without memory there is no such node"
+        if (recorded := state.get("memory_recall")) is not None:
+            # A recorded run that is decided again: what memory holds by now is another matter.
+            return {"memory_recall": recorded.model_copy(update={"condition": settings.condition})}
+        signature, sample = memory.signature_of_state(state), memory.sample_id(state["text"])
+        places = memory.best(
+            cast("list[Item | None]", store.batch(memory.index_reads(signature))),
+            signature,
+            sample=sample,
+            split=state["split"],
+            any_split=settings.allow_eval_writes,
+        )
+        episodes = memory.episodes_in(cast("list[Item | None]", store.batch(places)))
+        recall = Recall(
+            condition=settings.condition,
+            sample=sample,
+            signature=signature,
+            episodes=episodes,
+            advice=tuple(memory.advice_of(e) for e in episodes),
+        )
+        return {"memory_recall": recall}
+
+
+class RememberStep(_StoreStep):
+    """`remember`: the finished case becomes an episode."""
+
+    name = "remember"
+    # The index is read, changed and written: one at a time.
+    _lock = threading.Lock()
+
+    def _act(self, state: State, settings: MemorySettings, store: BaseStore) -> Any:
+        split, recall = state["split"], state.get("memory_recall")
+        # What was recalled for this text is not kept for the next one on the thread.
+        done = {"memory_recall": None, "split": None}
+        if recall is None or not memory.may_write(split, any_split=settings.allow_eval_writes):
+            return done
+        episode = memory.episode_of(state["output"], recall.signature, split, time.time_ns())
+        with self._lock:
+            known, indexed = cast("list[Item | None]", store.batch(memory.reads(episode)))
+            store.batch(memory.writes(episode, known, indexed))
+        return done
 
 
 class AgentStep(Runnable[State, Any]):

@@ -26,7 +26,7 @@ from nodes.polarity import read
 from nodes.review_context import known_edits
 from nodes.text import grounded
 from nodes.thresholds import reaches
-from schemas.answers import JudgeAnswer
+from schemas.answers import DebateSummary
 from schemas.records import Adoption, AspectRecord, GateRecord, Hint, ReviewContext, StageResult
 from schemas.settings import OverrideSettings, PipelineSettings
 from schemas.state import AdoptUpdate, State
@@ -55,7 +55,7 @@ class Evidence:
     lang: Language
     stage1: StageResult
     patched: StageResult
-    summary: JudgeAnswer | None
+    summary: DebateSummary | None
     context: ReviewContext | None
     gate_log: Sequence[GateRecord]
     risks_before: int

@@ -44,6 +44,7 @@ class Agent(Generic[A]):
             "lang": state["lang"],
             "domain": state["domain"],
             "demos": state["demos"],
+            "given_aspects": state.get("given_aspects"),
             **self.sees(state, pipeline),
         }
         system, user = assets.prompt(self.prompt or self.name), render(inputs)
@@ -88,7 +89,10 @@ class Agent(Generic[A]):
             attempts=reply.attempts,
         )
         key = f"{self.name}#{question.turn}"
-        return {"calls": {key: record}, **self.update(state, answer)}
+        update = {"calls": {key: record}, **self.update(state, answer)}
+        if "memory" in question.inputs:
+            update["memory_injections"] = [*state["memory_injections"], key]
+        return update
 
 
 def encodable(output: dict[str, Any]) -> dict[str, Any]:

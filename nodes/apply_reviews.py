@@ -41,6 +41,15 @@ SPAN_NOT_IN_TEXT = "span_not_in_text"
 INVALID_POLARITY = "invalid_polarity"
 HAS_SENTIMENT = "has_sentiment"
 UNKNOWN_ACTION = "unknown_action"
+ASPECT_GIVEN = "aspect_given"
+_CHANGES_ASPECTS = {
+    ("validator", "DROP_ASPECT"),
+    ("validator", "REVISE_SPAN"),
+    ("ate_review", "revise_span"),
+    ("ate_review", "drop"),
+    ("ate_review", "add"),
+    ("atsa_review", "drop"),
+}
 
 # An action changes the board and returns the key it worked on, or returns why it could not.
 Outcome = tuple[str, None] | tuple[None, str]
@@ -48,7 +57,8 @@ Outcome = tuple[str, None] | tuple[None, str]
 
 def apply_reviews(state: State) -> ApplyUpdate:
     """Apply what Stage 2 said to a copy of Stage 1."""
-    board = Board(state["stage1_result"], state["text"], language(state["lang"]))
+    given = state.get("given_aspects") is not None
+    board = Board(state["stage1_result"], state["text"], language(state["lang"]), given=given)
     counter = PolarityCounter()
     log: list[Correction] = []
     for proposal in state["stage1_validation"].correction_proposals:
@@ -149,6 +159,8 @@ def _logged(
     """Run an action and write down what really changed."""
     key = board.resolve(target)
     before, saved = board.snapshot(key), board.saved()
+    if board.given and (source, action) in _CHANGES_ASPECTS:
+        act = _refuse_given
     new_key, refused = act(key)
     after = board.snapshot(new_key) if new_key is not None else before
     if refused is None and not _visible(before, after):
@@ -164,6 +176,11 @@ def _logged(
         after=after,
         provenance=provenance,
     )
+
+
+def _refuse_given(key: str) -> Outcome:
+    """The user asked about these aspects, no more and no fewer."""
+    return None, ASPECT_GIVEN
 
 
 def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> bool:

@@ -24,8 +24,11 @@ def backfilled() -> Sentiment:
 class Board:
     """A working copy of a stage result. The result it came from is not touched."""
 
-    def __init__(self, result: StageResult, text: str, lang: Language) -> None:
-        """Lay out `result`."""
+    def __init__(
+        self, result: StageResult, text: str, lang: Language, *, given: bool = False
+    ) -> None:
+        """Lay out `result`; with `given` aspects, none may be added, dropped or renamed."""
+        self.given = given
         self.text = text
         self.lang = lang
         self.aspects: dict[str, AspectRecord] = {lang.key(a.term): a for a in result.aspects}

@@ -25,6 +25,7 @@ from schemas.output import (
     FinalAspect,
     FinalOutput,
     FinalResult,
+    MemoryUse,
     Meta,
     OverrideStats,
     SkipReasons,
@@ -57,7 +58,14 @@ def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
 
 def finish(output: FinalOutput) -> FinishUpdate:
     """The end of a text: another one on the same thread must not inherit its id or language."""
-    return {"output": output, "uid": None, "lang": None, "domain": None, "demos": []}
+    return {
+        "output": output,
+        "uid": None,
+        "lang": None,
+        "domain": None,
+        "demos": [],
+        "given_aspects": None,
+    }
 
 
 def final_output(
@@ -107,6 +115,7 @@ def final_output(
         ),
         meta=Meta(
             protocol=pipeline.protocol,
+            given_aspects=state.get("given_aspects"),
             gate_decision="APPLY" if any(r.applied for r in log) else "SKIP",
             adopt_decision=adoption.decision,
             adopt_reason=adoption.reason,
@@ -132,10 +141,9 @@ def final_output(
             polarity_invalid_count=sum(c.polarity_invalid_count for c in state["counts"].values()),
             unanchored_count=len(final.unanchored),
             ungrounded_count=ungrounded_count(final, text),
-            stage2_review_violation=tuple(
-                f"{c.node}: {note}" for c in calls for note in c.notes if note.endswith(DISCARDED)
-            ),
+            stage2_review_violation=violations(calls),
             usage=usage(calls),
+            memory=memory_use(state, state.get("memory_injections", [])),
         ),
         process_trace=calls,
     )
@@ -175,9 +183,8 @@ def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | No
         return None
     rounds: dict[int, list[DebateTurn]] = {}
     for turn in state["turns"]:
-        edits = tuple(e.model_dump() for e in turn.answer.proposed_edits)
-        said = DebateTurn(speaker=turn.speaker, proposed_edits=edits)
-        rounds.setdefault(turn.round, []).append(said)
+        said = turn.answer.model_dump(exclude={"agent", "speaker"})
+        rounds.setdefault(turn.round, []).append(DebateTurn(speaker=turn.speaker, **said))
     speakers = pipeline.debate.speakers
     return DebateOutput(
         topic=state["text"],
@@ -237,6 +244,19 @@ def ungrounded_count(result: StageResult, text: str) -> int:
         for a in result.aspects
         for s in a.sentiments
     )
+
+
+def violations(calls: Sequence[CallRecord]) -> tuple[str, ...]:
+    """Reviewers that gave a full list where only reviews were asked for."""
+    return tuple(f"{c.node}: {note}" for c in calls for note in c.notes if note.endswith(DISCARDED))
+
+
+def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:
+    """What memory held and who was shown it, None where there is none."""
+    recall = state.get("memory_recall")
+    if recall is None:
+        return None
+    return MemoryUse(recall=recall, injections=tuple(shown))
 
 
 def usage(calls: Sequence[CallRecord]) -> Usage:

@@ -7,6 +7,7 @@ import hashlib
 from langgraph.types import Overwrite
 
 from nodes.language import detect, normalise_code
+from nodes.memory import own_recall
 from schemas.errors import InputError
 from schemas.records import Adoption
 from schemas.state import IntakeUpdate, State
@@ -22,6 +23,10 @@ def intake(state: State) -> IntakeUpdate:
         "lang": normalise_code(given) if given else detect(text),
         "domain": state.get("domain"),
         "demos": state.get("demos") or [],
+        "given_aspects": checked_aspects(state.get("given_aspects")),
+        "split": state.get("split"),
+        "memory_recall": own_recall(state.get("memory_recall"), text),
+        "memory_injections": [],
         "calls": Overwrite({}),
         "extract_answers": Overwrite({}),
         "validator_answer": None,
@@ -33,6 +38,11 @@ def intake(state: State) -> IntakeUpdate:
         "corrections": [],
         "gate_verdicts": [],
         "gate_outcomes": Overwrite({}),
+        "triplet_answers": Overwrite({}),
+        "review_answers": Overwrite({}),
+        "review_actions": [],
+        "discarded_actions": [],
+        "arbiter_actions": [],
         # What stands if Stage 2 is switched off.
         "adoption": Adoption(decision="not_adopted", reason="low_signal"),
         "counts": {},
@@ -53,6 +63,17 @@ def checked_text(text: object) -> str:
             "decode the source again, or replace the character"
         ) from None
     return text
+
+
+def checked_aspects(given: object) -> list[str] | None:
+    """The aspects that the user gave, or an error that says what is wrong with them."""
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple) or not all(isinstance(g, str) for g in given):
+        raise InputError('given_aspects must be a list of terms, such as ["food", "service"]')
+    if any(not term.strip() for term in given):
+        raise InputError("given_aspects holds an empty term")
+    return [term.strip() for term in given]
 
 
 def text_uid(text: str) -> str:

@@ -1,12 +1,39 @@
-"""`judge`: one patch and one consistent set of tuples out of all that was said."""
+"""`judge`: sums up the debate. What it gives depends on how the debate was held."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from nodes.agent import Agent, stage1_view
+from nodes.injection import memory_shown
 from nodes.speaker import history
-from schemas.answers import JudgeAnswer
+from schemas.answers import JudgeAnswer, PersonaJudgeAnswer
+from schemas.settings import DebateProtocol, PipelineSettings
+from schemas.state import State
 
-judge = Agent(
-    name="judge",
-    answer=JudgeAnswer,
-    sees=lambda state, pipeline: {"stage1": stage1_view(state), "history": history(state)},
-    update=lambda state, answer: {"judge_answer": answer},
-)
+
+def _sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
+    return {
+        "stage1": stage1_view(state),
+        "history": history(state),
+        **memory_shown(state, pipeline),
+    }
+
+
+JUDGES: dict[DebateProtocol, Agent[JudgeAnswer] | Agent[PersonaJudgeAnswer]] = {
+    # One patch and one consistent set of tuples out of all edits.
+    "patch": Agent(
+        name="judge",
+        answer=JudgeAnswer,
+        sees=_sees,
+        update=lambda state, answer: {"judge_answer": answer},
+    ),
+    # A winner, and what was agreed on.
+    "persona": Agent(
+        name="judge",
+        answer=PersonaJudgeAnswer,
+        sees=_sees,
+        update=lambda state, answer: {"judge_answer": answer},
+        prompt="persona_judge",
+    ),
+}

@@ -1,4 +1,4 @@
-"""What the rules know about a language: aspect keys, particles, contrast markers, synonyms.
+"""What the rules know about a language: keys, particles, contrast, negation, synonyms.
 
 Everything language-specific is in `resources/patterns/<lang>.json`; a language without a file has
 no particles, markers or synonyms and still works. In a pattern file a marker written `-지만` is an
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 # Korean reviews quote English product names, so a fifth of the letters being Hangul is enough.
 _KOREAN_SHARE = 0.2
 _NOUN_TAGS = ("NNG", "NNP", "SL", "SN", "XSN", "XPN", "NNB")
+_HEAD_TAGS = ("NNG", "NNP", "SL", "XSN")
 # How many readings of a word are looked at before it is taken for a verb.
 _READINGS = 5
-_TOPIC_TAGS = ("JKS", "JX", "JKO")
+_TOPIC_TAGS = ("JKS", "JX")
+_DESCRIBING = ("VA", "XSA")
+_NEGATING = ("안", "못", "않")
 # "the service was": a determiner, one or two words, a verb of being. No tagger needed for that.
 _ENGLISH_SUBJECT = re.compile(
     r"\b(?:the|its|their|our|my|your|this|that)\s+([a-z][\w'-]*(?:\s+[a-z][\w'-]*)?)\s+"
@@ -80,10 +83,15 @@ class Language:
         # The longest first, should a file list one that ends in another.
         self._particles = sorted(patterns.get("particles", []), key=len, reverse=True)
         self._markers = _marker_pattern(patterns.get("contrast_markers", []))
+        self._no_aspects = frozenset(patterns.get("no_aspects", []))
+        self._negations = frozenset(patterns.get("negation", []))
+        self._negation_words = _word_pattern(self._negations)
         self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
         # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
         self.key = lru_cache(maxsize=65536)(self._key)
         self.strip_particle = lru_cache(maxsize=65536)(self._strip_particle)
+        # Several candidates stand in one clause.
+        self.has_negation = lru_cache(maxsize=4096)(self._has_negation)
         self._groups = {
             self.key(term): group for group, terms in self._terms_of.items() for term in terms
         }
@@ -98,7 +106,7 @@ class Language:
         stem = unicodedata.normalize("NFC", term)
         while (shorter := self.strip_particle(stem)) != stem:
             stem = shorter
-        return "".join(c for c in stem.lower() if not c.isspace() and not _is_punctuation(c))
+        return _squeezed(stem)
 
     def _strip_particle(self, term: str) -> str:
         """The term without one trailing particle, if a morphological analyser calls it one.
@@ -129,6 +137,15 @@ class Language:
         """Equal for two terms that are synonyms, None for a term without any."""
         return self._groups.get(self.key(term))
 
+    def names(self, prose: str, term: str) -> bool:
+        """Whether prose names a term: as a word, or, in Korean, with whatever is attached to it."""
+        if self.code == "ko":
+            # Spaces are a matter of taste (배터리 수명, 배터리수명); so are the endings.
+            return bool(key := self.key(term)) and key in _squeezed(prose)
+        words = re.escape(unicodedata.normalize("NFC", term)).replace(r"\ ", r"\s+")
+        found = re.search(rf"(?<!\w){words}(?!\w)", unicodedata.normalize("NFC", prose), re.I)
+        return bool(term.strip()) and found is not None
+
     def clauses(self, text: str) -> list[tuple[int, int]]:
         """The clauses that contrast markers divide the text into; one for no marker."""
         cuts = [0, *(_cut(match) for match in self._find_markers(text)), len(text)]
@@ -138,10 +155,21 @@ class Language:
         """Whether the text has a contrast marker."""
         return any(True for _ in self._find_markers(text))
 
+    def _has_negation(self, text: str) -> bool:
+        """Whether the text has a negation.
+
+        In Korean it has to be an adverb or a verb: 안 is also "inside", 말 also "speech".
+        """
+        if self.code == "ko":
+            return any(
+                t.form in self._negations and t.tag[0] in "MV" for t in kiwi().tokenize(text)
+            )
+        return bool(self._negation_words and self._negation_words.search(text))
+
     def subject(self, clause: str) -> tuple[int, int] | None:
         """Offsets of the noun phrase that a clause speaks about, if one can be found."""
         if self.code == "ko":
-            return _korean_subject(clause)
+            return _korean_subject(clause, self._no_aspects)
         match = _ENGLISH_SUBJECT.search(clause) if self.code == "en" else None
         return match.span(1) if match else None
 
@@ -162,6 +190,12 @@ def _ends_in_particle(term: str, particle: str) -> bool:
     return any(
         tokens[-1].tag.startswith("J") and tokens[-1].form == particle for tokens in considered
     )
+
+
+def _squeezed(text: str) -> str:
+    """Lower case, without white space and punctuation."""
+    composed = unicodedata.normalize("NFC", text).lower()
+    return "".join(c for c in composed if not c.isspace() and not _is_punctuation(c))
 
 
 def _is_punctuation(c: str) -> bool:
@@ -187,21 +221,41 @@ def _marker_pattern(markers: list[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
+def _word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
+    """Whole words; one that begins with n't is the end of a word."""
+    if not words:
+        return None
+    spelled = [
+        (r"\b" if not w.startswith("n't") else r"\B") + re.escape(w).replace("'", "['’]")
+        for w in sorted(words)
+    ]
+    return re.compile(rf"(?:{'|'.join(spelled)})\b", re.IGNORECASE)
+
+
 def _cut(match: re.Match[str]) -> int:
     """An ending closes its clause, a word opens the next one."""
     return match.start() if match.groupdict().get("word") else match.end()
 
 
-def _korean_subject(clause: str) -> tuple[int, int] | None:
-    """The first run of nouns that a topic, subject or object particle follows."""
+def _korean_subject(clause: str, no_aspects: Collection[str]) -> tuple[int, int] | None:
+    """The first run of nouns that is the subject of what the clause describes.
+
+    Its last word is a noun that stands for a thing: no counter (번, 개), person or time. A clause
+    without an adjective or a negation (가게를 찾았지만) describes nothing.
+    """
+    tokens = kiwi().tokenize(clause)
+    if not any(t.tag.startswith(_DESCRIBING) or t.form in _NEGATING for t in tokens):
+        return None
     start: int | None = None
     end = 0
-    for token in kiwi().tokenize(clause):
+    head = ""
+    for token in tokens:
         if token.tag in _NOUN_TAGS:
             if start is None or token.start > end + 1:
                 start = token.start
             end = token.start + token.len
-        elif token.tag in _TOPIC_TAGS and start is not None:
+            head = token.form if token.tag in _HEAD_TAGS else ""
+        elif token.tag in _TOPIC_TAGS and start is not None and head and head not in no_aspects:
             return start, end
         else:
             start = None

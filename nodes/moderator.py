@@ -27,7 +27,7 @@ from nodes.finalize import final_output, finish
 from nodes.language import Language, language
 from nodes.polarity import label_of, read
 from nodes.thresholds import TOLERANCE, reaches
-from schemas.answers import LABELS, JudgeAnswer, Span
+from schemas.answers import LABELS, DebateSummary, Span
 from schemas.records import (
     Aggregate,
     ArbiterFlags,
@@ -228,8 +228,8 @@ def iou(one: Span | None, two: Span | None) -> float:
     return max(0, shared) / union if union else 0.0
 
 
-def inferred_label(summary: JudgeAnswer | None, lang: Language) -> str | None:
-    """The label a debate implies: its sentence polarity, its tuples, or words of its rationale."""
+def inferred_label(summary: DebateSummary | None, lang: Language) -> str | None:
+    """The label a debate implies: its sentence polarity, its tuples, or words of its judge."""
     if summary is None:
         return None
     said = read(summary.sentence_polarity, LABELS).value if summary.sentence_polarity else None
@@ -242,5 +242,5 @@ def inferred_label(summary: JudgeAnswer | None, lang: Language) -> str | None:
     ]
     if polarities:
         return label_of(polarities)
-    words = (summary.rationale or "").lower()
+    words = summary.words.lower()
     return next((label for label, keys in _KEYWORDS if any(k in words for k in keys)), None)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from nodes.board import Board
 from nodes.language import language
+from nodes.memory import warns
 from nodes.polarity import exact
 from nodes.thresholds import reaches
-from schemas.answers import Risk
+from schemas.answers import L3_RISKS, Risk
 from schemas.records import (
     AspectRecord,
     Correction,
@@ -28,9 +29,6 @@ from schemas.records import (
 from schemas.settings import OverrideSettings, PipelineSettings
 from schemas.state import GateUpdate, OutcomeUpdate, State
 
-L3_RISKS = frozenset(
-    ("NEGATION_SCOPE", "CONTRAST_SCOPE", "POLARITY_MISMATCH", "NEGATION", "CONTRAST", "IRONY")
-)
 APPLIED: tuple[Verdict, ...] = ("add", "flip", "drop")
 MIN_EVIDENCE = 2
 OVERRIDE = "debate_override"
@@ -45,6 +43,7 @@ class HintedAspect:
     hints: tuple[Hint, ...]
     own_evidence: str | None
     has_own_evidence: bool
+    stage1_evidence: str | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +140,10 @@ def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
     """Judge the aspects that the debate spoke of, one by one."""
     context, patched = state["debate_hints"], state["patched_result"]
     assert context is not None and patched is not None, "the gate comes after debate and reviews"
+    settings = pipeline.debate_override
+    if state.get("given_aspects") is not None:
+        # The user asked about these aspects: none is dropped.
+        settings = settings.model_copy(update={"allow_drop": False})
     board = Board(patched, state["text"], language(state["lang"]))
     verdicts: list[GateRecord] = []
     for aspect in hinted_aspects(context, board):
@@ -153,7 +156,8 @@ def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
             # An override touches its own aspect only, so all that one verdict has to know of the
             # others is how many there were.
             overrides_so_far=sum(r.applied for r in verdicts),
-            settings=pipeline.debate_override,
+            settings=settings,
+            memory_warns=warns(state.get("memory_recall")),
         )
         verdicts.append(record)
     return {"gate_verdicts": verdicts}
@@ -233,6 +237,9 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
                 hints=tuple(h for n in spoken for h in context.aspect_hints[n]),
                 own_evidence=entries[0] if entries else None,
                 has_own_evidence=bool(entries),
+                stage1_evidence=next(
+                    (e for n in spoken if (e := context.stage1_evidence.get(n))), None
+                ),
             )
         )
     return found
@@ -256,12 +263,13 @@ def weigh(
     risks: Sequence[Risk],
     overrides_so_far: int,
     settings: OverrideSettings,
+    memory_warns: bool = False,
 ) -> GateRecord:
     """Judge one aspect, with every number the verdict rests on."""
     # Inside the gate no misspelt polarity is repaired: a doubtful word must not move a tuple.
     spoken = [(exact(h.polarity_hint), h.weight) for h in aspect.hints]
     spans = context.summary.sentence_evidence_spans
-    sentence_evidence = spans[0] if spans else None
+    fallback = spans[0] if spans else aspect.stage1_evidence
     case = Case(
         settings=settings,
         text=board.text,
@@ -270,8 +278,8 @@ def weigh(
         was_removed=aspect.key in removed,
         overrides_so_far=overrides_so_far,
         l3_risk=any(r.type in L3_RISKS for r in risks),
-        contradicted_by_memory=False,
-        evidence=aspect.own_evidence if aspect.has_own_evidence else sentence_evidence,
+        contradicted_by_memory=memory_warns,
+        evidence=aspect.own_evidence if aspect.has_own_evidence else fallback,
         valid_hints=sum(polarity in ("positive", "negative") for polarity, _ in spoken),
         pos_score=sum(weight for polarity, weight in spoken if polarity == "positive"),
         neg_score=sum(weight for polarity, weight in spoken if polarity == "negative"),

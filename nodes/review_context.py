@@ -10,15 +10,34 @@
 
 A vote to drop a tuple is not a vote for the opposite polarity. The weights are settings
 (`debate.hint_weights`).
+
+The persona debate has no edits. One hint per turn and mentioned aspect comes from the stance:
+
+| stance     | weight | polarity of the hint |
+|------------|--------|----------------------|
+| `neutral`  | 0.6    | neutral              |
+| `pro`      | 1.0    | positive             |
+| `con`      | 1.0    | negative             |
+| another    | 0.8    | neutral              |
+
+A turn that names no aspect speaks of the Stage 1 aspects that have the polarity of its hint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nodes.language import Language, language
 from nodes.polarity import PolarityCounter
-from schemas.answers import EDIT_OPS, Edit, JudgeAnswer
+from schemas.answers import (
+    EDIT_OPS,
+    DebateSummary,
+    Edit,
+    JudgeAnswer,
+    PersonaJudgeAnswer,
+    PersonaTurnAnswer,
+    TurnAnswer,
+)
 from schemas.records import (
     Hint,
     MappingFailReasons,
@@ -28,31 +47,47 @@ from schemas.records import (
     StageResult,
     Turn,
 )
-from schemas.settings import HintWeights, PipelineSettings
+from schemas.settings import DebateSettings, HintWeights, PipelineSettings
 from schemas.state import ReviewContextUpdate, State
 
 JUDGE = "judge"
 PATCH_STANCE = "patch"
+STANCE_OP = "stance"
 _WEIGHED_IN_PATCH = ("set_polarity", "confirm_tuple", "drop_tuple")
 _GUIDANCE = (
     "aspect_hints lists, per aspect, what each speaker of the debate asked for and how much it "
     "weighs. Follow a hint only where the review's own words support it."
 )
+STANCES: Mapping[str, tuple[float, str]] = {
+    "neutral": (0.6, "neutral"),
+    "pro": (1.0, "positive"),
+    "con": (1.0, "negative"),
+}
+_OTHER_STANCE = (0.8, "neutral")
+_STANCE_FALLBACK = "a turn that names no aspect speaks of those that have its polarity"
 _FALLBACK = "none: an edit that names no known aspect keeps its own term as a new aspect"
 
 
 def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpdate:
     """Turn the debate into hints."""
     counter = PolarityCounter()
-    summary = state["judge_answer"] or JudgeAnswer()
-    context = build_context(
-        state["stage1_result"],
-        state["turns"],
-        summary,
-        language(state["lang"]),
-        pipeline.debate.hint_weights,
-        counter,
-    )
+    lang = language(state["lang"])
+    if pipeline.debate.protocol == "persona":
+        summary = state["judge_answer"] or PersonaJudgeAnswer()
+        context = stance_context(
+            state["stage1_result"], state["turns"], summary, lang, pipeline.debate
+        )
+    else:
+        summary = state["judge_answer"] or JudgeAnswer()
+        context = build_context(
+            state["stage1_result"],
+            state["turns"],
+            summary,
+            lang,
+            pipeline.debate.hint_weights,
+            counter,
+            given=state.get("given_aspects") is not None,
+        )
     counter.label(summary.sentence_polarity)
     for given in summary.final_tuples:
         counter.read(given.polarity)
@@ -62,9 +97,9 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
     }
 
 
-def provenance(speaker: str) -> str:
+def provenance(speaker: str, stance: str = PATCH_STANCE) -> str:
     """Where a hint comes from, as written into reviews."""
-    return f"source:{speaker}/{PATCH_STANCE}"
+    return f"source:{speaker}/{stance}"
 
 
 class Mentions:
@@ -96,12 +131,17 @@ class Mentions:
 def build_context(
     stage1: StageResult,
     turns: Sequence[Turn],
-    summary: JudgeAnswer,
+    summary: DebateSummary,
     lang: Language,
     weights: HintWeights,
     counter: PolarityCounter,
+    *,
+    given: bool = False,
 ) -> ReviewContext:
-    """The review context of a patch debate."""
+    """The review context of a patch debate.
+
+    Where the user gave the aspects (`given`), an edit about another one says nothing.
+    """
     mentions = Mentions(stage1, lang)
     stage1_polarities = {lang.key(a.term): a.polarities for a in stage1.aspects}
     hints: dict[str, list[Hint]] = {}
@@ -112,7 +152,7 @@ def build_context(
 
     def add(edit: Edit, speaker: str, weight: float) -> tuple[str, bool] | None:
         term, known = mentions.first((edit.target.aspect_ref, edit.target.aspect_term))
-        if term is None:
+        if term is None or (given and not known):
             return None
         name = names.setdefault(lang.key(term), term)
         said = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
@@ -130,6 +170,7 @@ def build_context(
         return name, known
 
     for turn in sorted(turns, key=lambda t: t.index):
+        assert isinstance(turn.answer, TurnAnswer), "a patch debate speaks in edits"
         edits = known_edits(turn.answer.proposed_edits)
         placed = [add(e, turn.speaker, getattr(weights, e.op)) for e in edits]
         if any(known for found in placed if found for known in found[1:]):
@@ -156,6 +197,85 @@ def build_context(
     )
 
 
+def stance_context(
+    stage1: StageResult,
+    turns: Sequence[Turn],
+    summary: DebateSummary,
+    lang: Language,
+    debate: DebateSettings,
+) -> ReviewContext:
+    """The review context of a persona debate."""
+    hints: dict[str, list[Hint]] = {}
+    stats = {"direct": 0, "fallback": 0, "none": 0}
+    fails = {"no_aspects": 0, "no_match": 0, "neutral_stance": 0, "fallback_used": 0}
+    points: list[RebuttalPoint] = []
+    for turn in sorted(turns, key=lambda t: t.index):
+        said = turn.answer
+        assert isinstance(said, PersonaTurnAnswer), "a persona debate speaks in prose"
+        stance = (said.stance or "").strip() or debate.speakers[turn.speaker].stance or "neutral"
+        weight, polarity = STANCES.get(stance.strip().lower(), _OTHER_STANCE)
+        named = _mentioned(stage1, "\n".join((said.message or "", *said.key_points)), lang)
+        alike = [a.term for a in stage1.aspects if polarity in a.polarities]
+        if named:
+            stats["direct"] += 1
+        elif alike:
+            stats["fallback"] += 1
+            fails["fallback_used"] += 1
+        else:
+            stats["none"] += 1
+            fails[_why_unmapped(stage1, polarity)] += 1
+        source = provenance(turn.speaker, stance)
+        refs = named or alike
+        for term in refs:
+            hint = Hint(
+                speaker=turn.speaker,
+                op=STANCE_OP,
+                weight=weight,
+                polarity_hint=polarity,
+                provenance_hint=source,
+            )
+            hints.setdefault(term, []).append(hint)
+        points.append(
+            RebuttalPoint(
+                speaker=turn.speaker,
+                stance=stance,
+                aspect_refs=tuple(refs),
+                points=tuple(said.key_points or ([said.message] if said.message else [])),
+                provenance_hint=source,
+            )
+        )
+    return ReviewContext(
+        summary=summary,
+        rebuttal_points=tuple(points),
+        aspect_terms=tuple(a.term for a in stage1.aspects),
+        synonym_hints={a.term: s for a in stage1.aspects if (s := lang.synonyms(a.term))},
+        aspect_hints=hints,
+        stage1_evidence={
+            a.term: next((s.evidence for s in a.sentiments if s.evidence), None)
+            for a in stage1.aspects
+        },
+        mapping_stats=MappingStats(**stats),
+        mapping_fail_reasons=MappingFailReasons(**fails),
+        review_guidance=_GUIDANCE,
+        fallback_mapping_policy=_STANCE_FALLBACK,
+    )
+
+
+def _mentioned(stage1: StageResult, words: str, lang: Language) -> list[str]:
+    """The Stage 1 aspects that prose names, by their own name or by a synonym."""
+    return [
+        a.term
+        for a in stage1.aspects
+        if any(lang.names(words, term) for term in (a.term, *lang.synonyms(a.term)))
+    ]
+
+
+def _why_unmapped(stage1: StageResult, polarity: str) -> str:
+    if not stage1.aspects:
+        return "no_aspects"
+    return "neutral_stance" if polarity == "neutral" else "no_match"
+
+
 def known_edits(edits: Iterable[Edit]) -> list[Edit]:
     """The edits whose op exists; a made-up op says nothing."""
     return [e for e in edits if e.op in EDIT_OPS]
@@ -173,7 +293,7 @@ def _polarity_said(edit: Edit, stage1_polarities: frozenset[str]) -> str | None:
 
 
 def _evidence(
-    summary: JudgeAnswer, mentions: Mentions, names: dict[str, str], lang: Language
+    summary: DebateSummary, mentions: Mentions, names: dict[str, str], lang: Language
 ) -> dict[str, str | None]:
     """The judge's evidence per hinted aspect; of several entries for one aspect the first."""
     found: dict[str, str | None] = {}

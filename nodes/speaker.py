@@ -1,4 +1,7 @@
-"""The debate's speakers (`epm`, `tan`, `cj` and any persona a user adds): they speak in edits."""
+"""The debate's speakers: `epm`, `tan`, `cj` speak in edits, `analyst`, `critic`, `empath` in prose.
+
+Any persona that a user adds speaks as its protocol does.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +9,63 @@ from typing import Any
 
 from nodes import assets
 from nodes.agent import Agent, Update, stage1_view
-from schemas.answers import TurnAnswer
+from nodes.injection import memory_shown
+from schemas.answers import PersonaTurnAnswer, TurnAnswer
 from schemas.records import Turn
-from schemas.settings import PipelineSettings
+from schemas.settings import DebateProtocol, PipelineSettings
 from schemas.state import State
 
 
 def history(state: State) -> list[dict[str, Any]]:
-    """What has been said so far."""
+    """What has been said so far. A plan is its maker's own."""
     return [
         {
             "agent": turn.speaker,
-            "proposed_edits": [e.model_dump(exclude_none=True) for e in turn.answer.proposed_edits],
+            **turn.answer.model_dump(
+                exclude={"agent", "speaker", "planning", "reflection"}, exclude_none=True
+            ),
         }
         for turn in state["turns"]
     ]
 
 
-def speaker(name: str) -> Agent[TurnAnswer]:
-    """The agent that speaks for a persona; one without a prompt of its own shares `speaker.md`."""
+def speaker(
+    name: str, protocol: DebateProtocol = "patch"
+) -> Agent[TurnAnswer] | Agent[PersonaTurnAnswer]:
+    """The agent that speaks for a persona."""
 
     def sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
         return {
             "persona": pipeline.debate.speakers[name].model_dump(exclude_defaults=True),
             "stage1": stage1_view(state),
             "history": history(state),
+            # Who has to make ends meet may be told how it went in cases like this one.
+            **(memory_shown(state, pipeline) if name == "cj" else {}),
         }
 
     def spoken(state: State) -> int:
         return sum(turn.speaker == name for turn in state["turns"])
 
-    def update(state: State, answer: TurnAnswer) -> Update:
+    def update(state: State, answer: TurnAnswer | PersonaTurnAnswer) -> Update:
         turns = state["turns"]
         said = Turn(index=len(turns), round=spoken(state), speaker=name, answer=answer)
         return {"turns": [*turns, said]}
 
+    if protocol == "persona":
+        return Agent(
+            name=name,
+            answer=PersonaTurnAnswer,
+            sees=sees,
+            update=update,
+            turn=spoken,
+            prompt="persona",
+        )
     return Agent(
         name=name,
         answer=TurnAnswer,
         sees=sees,
         update=update,
         turn=spoken,
+        # One that a user added has no prompt of its own.
         prompt=name if name in assets.prompt_names() else "speaker",
     )

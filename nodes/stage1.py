@@ -3,6 +3,7 @@
 1. ATE: particles stripped, spans re-located, duplicates (by aspect key) dropped. If the text has a
    contrast marker and fewer than two aspects were found, one more is taken from the other clause
    where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`.
+   Aspects that the user gave stand as they are: ATE was not asked, and nothing is added.
 2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without one is
    backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is kept apart.
 3. Validator: as it answered.
@@ -22,8 +23,12 @@ from schemas.state import Stage1Update, State
 def stage1(state: State) -> Stage1Update:
     """Merge the answers of Stage 1."""
     lang = language(state["lang"])
-    aspects = merge_aspects(state["ate_answer"], state["text"], lang)
-    second = second_aspect(aspects, state["text"], lang)
+    given = state.get("given_aspects")
+    if given is None:
+        aspects = merge_aspects(state["ate_answer"], state["text"], lang)
+        second = second_aspect(aspects, state["text"], lang)
+    else:
+        aspects, second = given_records(given, state["text"], lang), None
     validation = state.get("validator_answer")
     if second is not None:
         aspects = [*aspects, second]
@@ -50,6 +55,12 @@ def merge_aspects(answer: AteAnswer, text: str, lang: Language) -> list[AspectRe
             span = _place(text, term, item)
             found[key] = AspectRecord(term=term, span=span, confidence=item.confidence)
     return list(found.values())
+
+
+def given_records(terms: list[str], text: str, lang: Language) -> list[AspectRecord]:
+    """The user's aspects in the user's words, each once, at their first place in the text."""
+    found = {lang.key(term): term for term in reversed(terms) if lang.key(term)}
+    return [AspectRecord(term=t, span=locate(text, t)) for t in reversed(found.values())]
 
 
 def _place(text: str, term: str, item: AspectItem) -> Span | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nodes.language import Language, language
 from nodes.polarity import PolarityCounter
-from nodes.stage1 import anchor, merge_aspects, second_aspect
+from nodes.stage1 import anchor, given_records, merge_aspects, second_aspect
 from nodes.text import grounded
 from nodes.thresholds import reaches
 from schemas.answers import (
@@ -31,7 +31,8 @@ def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
     lang, text = language(state["lang"]), state["text"]
     counter = PolarityCounter()
     answers = [answer for _, answer in sorted(state["extract_answers"].items(), key=_number)]
-    results = [read_extraction(answer, text, lang, counter) for answer in answers]
+    given = state.get("given_aspects")
+    results = [read_extraction(answer, text, lang, counter, given) for answer in answers]
     return {
         "stage1_result": majority(results, pipeline.vote.threshold, text, lang),
         "stage1_validation": ValidatorAnswer(),
@@ -44,7 +45,11 @@ def _number(item: tuple[str, ExtractAnswer]) -> int:
 
 
 def read_extraction(
-    answer: ExtractAnswer, text: str, lang: Language, counter: PolarityCounter
+    answer: ExtractAnswer,
+    text: str,
+    lang: Language,
+    counter: PolarityCounter,
+    given: list[str] | None = None,
 ) -> StageResult:
     """A joint answer under the rules of Stage 1."""
     terms = [t for t in answer.tuples if t.aspect_term]
@@ -59,6 +64,8 @@ def read_extraction(
             for t in answer.tuples
         ]
     )
+    if given is not None:
+        return anchor(atsa, given_records(given, text, lang), lang, counter)
     aspects = merge_aspects(ate, text, lang)
     second = second_aspect(aspects, text, lang)
     return anchor(atsa, [*aspects, *([second] if second else [])], lang, counter)

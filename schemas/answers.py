@@ -31,6 +31,10 @@ RISK_TYPES = (
     "MISSING_SECOND_ASPECT",
     "OTHER",
 )
+L3_RISKS = frozenset(
+    ("NEGATION_SCOPE", "CONTRAST_SCOPE", "POLARITY_MISMATCH", "NEGATION", "CONTRAST", "IRONY")
+)
+"""Risks under which an aspect's polarity is not to be overridden lightly."""
 SEVERITIES = ("low", "mid", "high")
 EDIT_OPS = ("set_polarity", "set_aspect_ref", "merge_tuples", "drop_tuple", "confirm_tuple")
 PROPOSALS = ("FLIP_POLARITY", "DROP_ASPECT", "REVISE_SPAN")
@@ -38,6 +42,22 @@ ASPECT_ACTIONS = ("keep", "revise_span", "drop", "add")
 # The note of a reviewer that gave a full list where only reviews were asked for.
 DISCARDED = "discarded: reviews only"
 SENTIMENT_ACTIONS = ("maintain", "flip_polarity", "drop", "add")
+REVIEW_ACTIONS = ("DROP", "MERGE", "FLIP", "KEEP", "FLAG")
+REASON_CODES = (
+    "NEGATION_SCOPE",
+    "CONTRAST_CLAUSE",
+    "IMPLICIT_ASPECT",
+    "ASPECT_REF_MISMATCH",
+    "SPAN_OVERLAP_MERGE",
+    "DUPLICATE_TUPLE",
+    "WEAK_EVIDENCE",
+    "POLARITY_UNCERTAIN",
+    "FORMAT_INCOMPLETE",
+    "KEEP_BEST_SUPPORTED",
+    "WEAK_INFERENCE",
+    "EXPLICIT_NOT_REQUIRED",
+    "STRUCTURAL_INCONSISTENT",
+)
 
 
 def _text(value: Any) -> Any:
@@ -274,6 +294,53 @@ class JudgeAnswer(Answer):
     )
     rationale: Word = None
 
+    @property
+    def words(self) -> str:
+        """What the judge says in prose."""
+        return self.rationale or ""
+
+
+class PersonaTurnAnswer(Answer):
+    """A speaker of the persona debate: it plans, looks at its plan, and speaks."""
+
+    speaker: Word = None
+    stance: Word = None
+    planning: Word = None
+    reflection: Word = None
+    message: Word = None
+    key_points: Annotated[list[str], BeforeValidator(_string_list)] = Field(default_factory=list)
+
+
+class PersonaJudgeAnswer(Answer):
+    """The judge of the persona debate: who won, and what was agreed on."""
+
+    winner: Word = None
+    consensus: Word = None
+    key_agreements: Annotated[list[str], BeforeValidator(_string_list)] = Field(
+        default_factory=list
+    )
+    key_disagreements: Annotated[list[str], BeforeValidator(_string_list)] = Field(
+        default_factory=list
+    )
+    rationale: Word = None
+
+    # What the other judge gives and this one does not.
+    final_patch: ClassVar[list[Edit]] = []
+    final_tuples: ClassVar[list[DebateTuple]] = []
+    unresolved_conflicts: ClassVar[list[Any]] = []
+    sentence_polarity: ClassVar[str | None] = None
+    sentence_evidence_spans: ClassVar[list[str]] = []
+    aspect_evidence: ClassVar[list[AspectEvidence]] = []
+
+    @property
+    def words(self) -> str:
+        """What the judge says in prose."""
+        prose = (self.consensus, self.rationale, *self.key_agreements, *self.key_disagreements)
+        return "\n".join(words for words in prose if words)
+
+
+DebateSummary = JudgeAnswer | PersonaJudgeAnswer
+
 
 class AspectReview(Item):
     """What ATE's second look says about one aspect. `provenance` is written by code."""
@@ -327,6 +394,64 @@ class ExtractAnswer(Answer):
     """The joint call of the baselines: aspects, polarities and evidence at once."""
 
     tuples: list[ExtractedTuple] = Field(default_factory=list)
+
+
+class ASTETripletItem(Item):
+    """An aspect, its polarity and the words that show it, as one perspective sees them."""
+
+    aspect_term: Word = None
+    aspect_ref: Word = None
+    evidence: Word = None
+    opinion_term: Word = None
+    polarity: SpokenPolarity = None
+    span: OptionalSpan = None
+    confidence: Confidence = None
+    rationale: SkipJsonSchema[Word] = None
+
+
+class TripletsAnswer(Answer):
+    """A perspective of the conflict review."""
+
+    triplets: list[ASTETripletItem] = Field(default_factory=list)
+
+
+class NewValue(Item):
+    """What a FLIP or a MERGE wants: a polarity, or one name for all its targets."""
+
+    polarity: OptionalPolarity = None
+    normalized_ref: Word = None
+
+
+def _new_value(value: Any) -> Any:
+    """A bare word is the value its action needs; anything else that is no object gives none."""
+    if isinstance(value, str):
+        return {"polarity": value, "normalized_ref": value}
+    return value if isinstance(value, Mapping | NewValue) else None
+
+
+def _tuple_ids(value: Any) -> list[str]:
+    """The targets as said; one that is no id is no tuple either, and refused with its action."""
+    given = value if isinstance(value, list | tuple) else [value] if value is not None else []
+    return [str(one) for one in given]
+
+
+class ReviewActionItem(Item):
+    """What a reviewer would do to flagged tuples. Whether it may is a rule."""
+
+    action_type: Annotated[str | None, BeforeValidator(_text), _one_of(REVIEW_ACTIONS)] = None
+    target_tuple_ids: Annotated[list[str], BeforeValidator(_tuple_ids)] = Field(
+        default_factory=list
+    )
+    new_value: Annotated[NewValue | None, BeforeValidator(_new_value)] = None
+    reason_code: Annotated[str | None, BeforeValidator(_text), _one_of(REASON_CODES)] = None
+    actor: SkipJsonSchema[Word] = None
+
+
+class ReviewActionsAnswer(Answer):
+    """A reviewer of the conflict review, or its arbiter: actions only, never tuples."""
+
+    forbidden: ClassVar[tuple[str, ...]] = ("triplets", "candidates")
+    review_actions: list[ReviewActionItem] = Field(default_factory=list)
 
 
 A = TypeVar("A", bound=Answer)

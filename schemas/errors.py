@@ -13,7 +13,7 @@ class BackendError(RuntimeError):
     """An agent got no usable answer. The sample fails with everything that is known about why.
 
     `retryable` tells the graph's retry policy whether asking again could help; backends that
-    have already retried say no.
+    have already retried say no. `unreachable`: nobody answered, whoever had asked.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class BackendError(RuntimeError):
         raw: str | None = None,
         attempts: int = 1,
         retryable: bool = False,
+        unreachable: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
         """Keep the evidence of the failure beside its message."""
@@ -34,6 +35,7 @@ class BackendError(RuntimeError):
         self.raw = raw
         self.attempts = attempts
         self.retryable = retryable
+        self.unreachable = unreachable
         self.details = details or {}
 
 

@@ -6,16 +6,23 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.answers import JudgeAnswer, Span
+from schemas.answers import DebateSummary, Span
+from schemas.memory import Recall
 from schemas.records import (
     Aggregate,
+    ArbiterAction,
     CallRecord,
+    Candidate,
+    ConflictFlag,
     Correction,
+    DiscardedAction,
     GateRecord,
     MappingFailReasons,
     MappingStats,
     ModeratorOutput,
+    ReviewAction,
     ValidatorAggregate,
+    ValidatorRisk,
 )
 
 
@@ -60,6 +67,12 @@ class DebateTurn(OutputModel):
 
     speaker: str
     proposed_edits: tuple[dict[str, Any], ...] = ()
+    # The persona debate speaks in prose.
+    stance: str | None = None
+    planning: str | None = None
+    reflection: str | None = None
+    message: str | None = None
+    key_points: tuple[str, ...] = ()
 
 
 class DebateRound(OutputModel):
@@ -75,7 +88,7 @@ class DebateOutput(OutputModel):
     topic: str
     personas: dict[str, dict[str, str]] = Field(default_factory=dict)
     rounds: tuple[DebateRound, ...] = ()
-    summary: JudgeAnswer
+    summary: DebateSummary
 
 
 class AnalysisFlags(OutputModel):
@@ -121,10 +134,19 @@ class Usage(OutputModel):
     latency_ms: float = 0.0
 
 
+class MemoryUse(OutputModel):
+    """What memory had to do with the result."""
+
+    recall: Recall
+    injections: tuple[str, ...] = ()
+
+
 class Meta(OutputModel):
     """Why the result is what it is."""
 
     protocol: str = "debate"
+    # The user's own aspects, where they were given and not searched for.
+    given_aspects: list[str] | None = None
     gate_decision: Literal["APPLY", "SKIP"] = "SKIP"
     adopt_decision: Literal["adopted", "not_adopted"] = "not_adopted"
     adopt_reason: str = "low_signal"
@@ -138,6 +160,14 @@ class Meta(OutputModel):
     correction_applied_log: tuple[Correction, ...] = ()
     mapping_stats: MappingStats = MappingStats()
     mapping_fail_reasons: MappingFailReasons = MappingFailReasons()
+    # Conflict review: what was proposed, what was wrong with it, what was done about it.
+    candidates: tuple[Candidate, ...] = ()
+    conflict_flags: tuple[ConflictFlag, ...] = ()
+    validator_risks: tuple[ValidatorRisk, ...] = ()
+    review_actions: tuple[ReviewAction, ...] = ()
+    discarded_actions: tuple[DiscardedAction, ...] = ()
+    arbiter_actions: tuple[ArbiterAction, ...] = ()
+    flagged_tuple_ids: tuple[str, ...] = ()
     stage1_risks: int = 0
     stage2_risks: int | None = None
     polarity_repair_count: int = 0
@@ -146,6 +176,8 @@ class Meta(OutputModel):
     ungrounded_count: int = 0
     stage2_review_violation: tuple[str, ...] = ()
     usage: Usage = Usage()
+    # What memory held for this case, and the calls that were shown it.
+    memory: MemoryUse | None = None
     # The seed of a batch: it tells the repetitions of a sample apart.
     seed: int | None = None
 

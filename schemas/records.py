@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.answers import JudgeAnswer, Span, TurnAnswer
+from schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAnswer
 
 
 class Record(BaseModel):
@@ -107,13 +107,15 @@ class RebuttalPoint(Record):
 class ReviewContext(Record):
     """The debate as hints per aspect: what reviewers read and the gate weighs."""
 
-    summary: JudgeAnswer
+    summary: DebateSummary
     rebuttal_points: tuple[RebuttalPoint, ...] = ()
     aspect_terms: tuple[str, ...] = ()
     synonym_hints: dict[str, list[str]] = Field(default_factory=dict)
     aspect_hints: dict[str, list[Hint]] = Field(default_factory=dict)
     # The judge's evidence per aspect of `aspect_hints`; an entry may be empty or wrong.
     aspect_evidence: dict[str, str | None] = Field(default_factory=dict)
+    # Where the judge names no evidence at all (the persona debate): Stage 1's.
+    stage1_evidence: dict[str, str | None] = Field(default_factory=dict)
     mapping_stats: MappingStats = MappingStats()
     mapping_fail_reasons: MappingFailReasons = MappingFailReasons()
     review_guidance: str = ""
@@ -126,7 +128,7 @@ class Turn(Record):
     index: int
     round: int
     speaker: str
-    answer: TurnAnswer
+    answer: TurnAnswer | PersonaTurnAnswer
 
 
 class Correction(Record):
@@ -239,6 +241,71 @@ class ModeratorOutput(Record):
     selected_stage: Literal["stage1", "stage2"] = "stage1"
     applied_rules: tuple[str, ...] = ()
     arbiter_flags: ArbiterFlags = ArbiterFlags()
+
+
+class Candidate(Record):
+    """A triplet of one perspective, numbered."""
+
+    tuple_id: str
+    origin_agent: str
+    aspect_term: str
+    aspect_ref: str | None = None
+    polarity: str
+    opinion_term: str | None = None
+    evidence: str | None = None
+    # The term's place in the text, and the place the answer gave.
+    span: Span | None = None
+    said_span: Span | None = None
+    confidence: float
+    rationale: str | None = None
+
+
+class ConflictFlag(Record):
+    """Candidates that cannot all stand as they are."""
+
+    aspect_term: str
+    tuple_ids: tuple[str, ...]
+    conflict_type: Literal["polarity_mismatch", "aspect_overlap"]
+
+
+class ValidatorRisk(Record):
+    """What a rule finds wrong with one candidate."""
+
+    tuple_id: str
+    type: Literal["EVIDENCE_GAP", "SPAN_MISMATCH", "NEGATION_SCOPE"]
+    description: str
+
+
+ActionType = Literal["DROP", "MERGE", "FLIP", "KEEP", "FLAG"]
+
+
+class ReviewAction(Record):
+    """An action that passed the checks, its polarity canonical."""
+
+    action_type: ActionType
+    target_tuple_ids: tuple[str, ...]
+    new_value: dict[str, str] | None = None
+    reason_code: str | None = None
+    actor: str
+
+
+class DiscardedAction(Record):
+    """An action that did not pass, as it was said, and why."""
+
+    actor: str
+    why: str
+    action: dict[str, Any]
+
+
+class ArbiterAction(ReviewAction):
+    """What became of one flagged tuple."""
+
+    case: Literal["majority", "merge_refused", "flip_drop_keep", "no_majority", "asked"]
+    # The tuple is marked as uncertain, by the decision or by a reviewer's FLAG.
+    flag: bool = False
+    # Something about the tuple changed.
+    applied: bool = False
+    votes: dict[str, str] = Field(default_factory=dict)
 
 
 class CallRecord(Record):

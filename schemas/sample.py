@@ -66,6 +66,7 @@ class Sample(BaseModel):
         domain: What the review is about (`restaurant`), or None.
         split: The part of the data set it belongs to (`train`), or None.
         aspects: The gold tuples; empty if the annotators found none; None if there is no gold.
+        given_aspects: Terms to be judged as they are, instead of searching; None: search.
         label: Gold label of the whole sentence, where the format carries one.
         incomplete_gold: True if gold tuples are known to be missing: do not score such a sample.
         dropped_aspects: How many gold tuples were left out because their polarity is unknown.
@@ -81,6 +82,7 @@ class Sample(BaseModel):
     domain: str | None = None
     split: str | None = None
     aspects: tuple[GoldAspect, ...] | None = None
+    given_aspects: tuple[str, ...] | None = None
     label: GoldLabel | None = None
     incomplete_gold: bool = False
     dropped_aspects: int = Field(default=0, ge=0)
@@ -95,6 +97,11 @@ class Sample(BaseModel):
             if not self._stands_there(aspect):
                 raise ValueError(f"the text from {aspect.from_} to {aspect.to} is not the term")
         return self
+
+    @property
+    def terms(self) -> list[str]:
+        """The gold's terms, each once, without their polarities."""
+        return list(dict.fromkeys(a.term for a in self.aspects or () if a.term))
 
     def _stands_there(self, aspect: GoldAspect) -> bool:
         if aspect.from_ is None or aspect.to is None:

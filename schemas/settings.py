@@ -29,6 +29,13 @@ MODEL_NODES = (
     "ate_review",
     "atsa_review",
     "validator_review",
+    "p_neg",
+    "p_imp",
+    "p_lit",
+    "review_a",
+    "review_b",
+    "review_c",
+    "arbiter",
 )
 """Nodes that call a model, besides the debate's speakers."""
 
@@ -42,8 +49,11 @@ RESERVED_NAMES = frozenset(
         *MODEL_NODES,
         # Rule nodes and the nodes of the other protocols.
         *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt"),
-        *("moderator", "finalize", "analyst", "critic", "empath", "vote", "extract_answers"),
-        *("p_neg", "p_imp", "p_lit", "review_a", "review_b", "review_c", "arbiter"),
+        *("moderator", "finalize", "vote", "extract_answers"),
+        *("recall", "remember", "memory_recall", "memory_injections", "split"),
+        *("merge_candidates", "count_votes", "triplet_answers", "review_answers"),
+        *("candidates", "conflict_flags", "validator_risks"),
+        *("review_actions", "discarded_actions", "arbiter_actions"),
         # LangGraph refuses a node that is called like a key of the state.
         *("text", "uid", "lang", "domain", "demos", "given_aspects", "output"),
     }
@@ -76,7 +86,7 @@ def _check_base_url(url: str) -> str:
 def _check_persona_name(name: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"a persona's key must be snake_case (a-z, 0-9, _), got {name!r}")
-    if name in RESERVED_NAMES:
+    if name in RESERVED_NAMES or name.startswith(("apply_", "skip_")):
         raise ValueError(f"{name!r} is the name of another node or state key; choose another")
     return name
 
@@ -108,24 +118,53 @@ class Persona(_Section):
     style: str = ""
 
 
-DEFAULT_PERSONAS: Mapping[str, Persona] = {
-    "epm": Persona(
-        name="EPM",
-        role="Evidence–Polarity Mapper",
-        goal="Determine polarity only when supported by explicit textual evidence",
-    ),
-    "tan": Persona(
-        name="TAN",
-        role="Target–Aspect Normalizer",
-        goal="Resolve null, duplicate, or misaligned aspect targets",
-    ),
-    "cj": Persona(
-        name="CJ",
-        role="Consistency Judge",
-        goal="Produce a single, consistent set of aspect–polarity tuples",
-    ),
+DebateProtocol = Literal["patch", "persona"]
+
+DEFAULT_PERSONAS: Mapping[str, Mapping[str, Persona]] = {
+    "patch": {
+        "epm": Persona(
+            name="EPM",
+            role="Evidence–Polarity Mapper",
+            goal="Determine polarity only when supported by explicit textual evidence",
+        ),
+        "tan": Persona(
+            name="TAN",
+            role="Target–Aspect Normalizer",
+            goal="Resolve null, duplicate, or misaligned aspect targets",
+        ),
+        "cj": Persona(
+            name="CJ",
+            role="Consistency Judge",
+            goal="Produce a single, consistent set of aspect–polarity tuples",
+        ),
+    },
+    "persona": {
+        "analyst": Persona(
+            name="Analyst",
+            role="Analyst of the panel",
+            stance="neutral",
+            style="dry, from evidence",
+            goal="Give a neutral judgement that rests on evidence",
+        ),
+        "critic": Persona(
+            name="Critic",
+            role="Critic of the panel",
+            stance="con",
+            style="sharp and logical",
+            goal="Bring out what is negative or critical",
+        ),
+        "empath": Persona(
+            name="Empath",
+            role="Empath of the panel",
+            stance="pro",
+            style="warm, attentive to feeling",
+            goal="Bring out what is positive or supportive",
+        ),
+    },
 }
-"""The three speakers of the patch protocol."""
+"""The speakers of each debate protocol, in the order in which they speak."""
+
+_DEFAULT_ROUNDS: Mapping[str, int] = {"patch": 1, "persona": 2}
 
 
 class HintWeights(_Section):
@@ -142,32 +181,50 @@ class HintWeights(_Section):
     merge_tuples: Weight = 0.0
 
 
+class InjectionSettings(_Section):
+    """When memory speaks in the debate: to `cj` and the judge, at two of four signs of deadlock."""
+
+    strategy: Literal["during_debate_one_shot"] = "during_debate_one_shot"
+    trigger: Literal["deadlock_obs2of4"] = "deadlock_obs2of4"
+    allow_multiple_injections: Flag = False
+
+
 class DebateSettings(_Section):
     """Who speaks in the debate, in which order, how often, and with what weight."""
 
-    protocol: Literal["patch"] = "patch"
+    protocol: DebateProtocol = "patch"
     rounds: Positive = 1
     # Before `order`, whose check needs it.
     personas: Mapping[PersonaName, Persona] = Field(default_factory=dict)
-    order: tuple[str, ...] = ("epm", "tan", "cj")
+    order: tuple[str, ...] = tuple(DEFAULT_PERSONAS["patch"])
     hint_weights: HintWeights = HintWeights()
-    # What memory is injected, and when: not built yet, so nothing may stand here.
-    injection: Annotated[Mapping[str, str], Field(max_length=0)] = Field(default_factory=dict)
+    injection: InjectionSettings = InjectionSettings()
 
     @property
     def speakers(self) -> Mapping[str, Persona]:
         """All known personas by key: the default three, overridden and extended by `personas`."""
-        return {**DEFAULT_PERSONAS, **self.personas}
+        return {**DEFAULT_PERSONAS[self.protocol], **self.personas}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_protocol(cls, value: object) -> object:
+        """Rounds and order are those of the protocol, unless they are given."""
+        if not isinstance(value, Mapping) or value.get("protocol") not in DEFAULT_PERSONAS:
+            return value
+        protocol = value["protocol"]
+        own = {"rounds": _DEFAULT_ROUNDS[protocol], "order": tuple(DEFAULT_PERSONAS[protocol])}
+        return {**own, **value}
 
     @field_validator("personas", mode="before")
     @classmethod
-    def _complete_default_personas(cls, value: object) -> object:
+    def _complete_default_personas(cls, value: object, info: ValidationInfo) -> object:
         """Let a user change one field of a default persona without repeating the others."""
         if not isinstance(value, Mapping):
             return value
+        default = DEFAULT_PERSONAS[info.data.get("protocol", "patch")]
         return {
-            key: {**DEFAULT_PERSONAS[key].model_dump(), **given}
-            if key in DEFAULT_PERSONAS and isinstance(given, Mapping)
+            key: {**default[key].model_dump(), **given}
+            if key in default and isinstance(given, Mapping)
             else given
             for key, given in value.items()
         }
@@ -181,7 +238,8 @@ class DebateSettings(_Section):
             # One node per speaker: two turns in one round would need two nodes.
             raise ValueError(f"names {', '.join(map(repr, repeated))} more than once")
         if "personas" in info.data:
-            known = {**DEFAULT_PERSONAS, **info.data["personas"]}
+            default = DEFAULT_PERSONAS[info.data.get("protocol", "patch")]
+            known = {**default, **info.data["personas"]}
             if unknown := [name for name in order if name not in known]:
                 names = ", ".join(map(repr, unknown))
                 raise ValueError(f"unknown persona {names}; known: {', '.join(sorted(known))}")
@@ -231,21 +289,35 @@ class ModeratorSettings(_Section):
 
 
 class MemorySettings(_Section):
-    """Episodic memory. Not built yet: only `off` is accepted."""
+    """Episodic memory: `silent` recalls and shows nobody, the control for `on`.
 
-    condition: Literal["off"] = "off"
+    `store` is where episodes are kept: in this process, in `path` (a folder), or in the PostgreSQL
+    database that the environment variable ABSA_MEMORY_URL names.
+    """
+
+    condition: Literal["off", "silent", "on"] = "off"
+    store: Literal["memory", "sqlite", "postgres"] = "memory"
+    path: str | None = None
+    # Also remember, and recall, cases of a split that is being evaluated.
+    allow_eval_writes: Flag = False
 
     @field_validator("condition", mode="before")
     @classmethod
-    def _read_yaml_off(cls, value: object) -> object:
-        # YAML 1.1 reads the word `off` as false.
-        return "off" if value is False else value
+    def _read_yaml_words(cls, value: object) -> object:
+        # YAML 1.1 reads the words `on` and `off` as booleans.
+        return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        if self.store == "sqlite" and self.path is None:
+            raise _conflict("path", "a store of kind sqlite needs a path: the folder to keep it in")
+        return self
 
 
 class ConflictReviewSettings(_Section):
-    """The conflict-review protocol. Not built yet: only the default is accepted."""
+    """The conflict-review protocol: who decides where no two reviewers agree."""
 
-    arbiter: Literal["rules"] = "rules"
+    arbiter: Literal["rules", "llm"] = "rules"
 
 
 class DemoSettings(_Section):
@@ -291,7 +363,7 @@ class VoteSettings(_Section):
 class PipelineSettings(_Section):
     """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
 
-    protocol: Literal["debate", "single", "vote"] = "debate"
+    protocol: Literal["debate", "conflict_review", "single", "vote"] = "debate"
     enable_validator: Flag = True
     enable_stage2: Flag = True
     enable_debate: Flag = True

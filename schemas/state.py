@@ -6,7 +6,8 @@ the node `ate` said.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired, get_type_hints
 
 from typing_extensions import TypedDict
 
@@ -15,21 +16,30 @@ from schemas.answers import (
     AteReviewAnswer,
     AtsaAnswer,
     AtsaReviewAnswer,
+    DebateSummary,
     ExtractAnswer,
-    JudgeAnswer,
+    ReviewActionsAnswer,
+    TripletsAnswer,
     ValidatorAnswer,
 )
+from schemas.memory import Recall
 from schemas.output import FinalOutput
 from schemas.records import (
     Adoption,
+    ArbiterAction,
     CallRecord,
+    Candidate,
+    ConflictFlag,
     Correction,
     Counts,
+    DiscardedAction,
     GateOutcome,
     GateRecord,
+    ReviewAction,
     ReviewContext,
     StageResult,
     Turn,
+    ValidatorRisk,
 )
 
 
@@ -46,6 +56,16 @@ class InputState(TypedDict):
     lang: NotRequired[str | None]
     domain: NotRequired[str | None]
     demos: NotRequired[list[dict[str, Any]]]
+    given_aspects: NotRequired[list[str] | None]
+
+
+class MemoryInputState(InputState):
+    """What a user gives to a graph with memory."""
+
+    # The part of a data set that the text belongs to: memory keeps them apart.
+    split: NotRequired[str | None]
+    # What memory held when a recorded run is decided again.
+    memory_recall: NotRequired[Recall | None]
 
 
 class OutputState(TypedDict):
@@ -61,6 +81,7 @@ class FinishUpdate(OutputState):
     lang: None
     domain: None
     demos: list[dict[str, Any]]
+    given_aspects: None
 
 
 class State(TypedDict, total=False):
@@ -71,6 +92,9 @@ class State(TypedDict, total=False):
     lang: str
     domain: str | None
     demos: list[dict[str, Any]]
+    # The user's own aspects, to be judged as they are; None: find them
+    given_aspects: list[str] | None
+    split: str | None
     calls: Annotated[dict[str, CallRecord], merge]
     # Stage 1
     ate_answer: AteAnswer
@@ -81,9 +105,12 @@ class State(TypedDict, total=False):
     # Baselines: the joint answers by number, and the number of the call that is made
     extract_answers: Annotated[dict[str, ExtractAnswer], merge]
     call_number: int
+    # Memory: what it holds for this case, and the calls that were shown it
+    memory_recall: Recall | None
+    memory_injections: list[str]
     # Debate
     turns: list[Turn]
-    judge_answer: JudgeAnswer | None
+    judge_answer: DebateSummary | None
     debate_hints: ReviewContext | None
     # Stage 2
     ate_reviews: AteReviewAnswer
@@ -94,10 +121,42 @@ class State(TypedDict, total=False):
     # Override gate
     gate_verdicts: list[GateRecord]
     gate_outcomes: Annotated[dict[str, GateOutcome], merge]
+    # Conflict review: answers by agent, and what the rules made of them
+    triplet_answers: Annotated[dict[str, TripletsAnswer], merge]
+    candidates: list[Candidate]
+    conflict_flags: list[ConflictFlag]
+    validator_risks: list[ValidatorRisk]
+    review_answers: Annotated[dict[str, ReviewActionsAnswer], merge]
+    review_actions: list[ReviewAction]
+    discarded_actions: list[DiscardedAction]
+    arbiter_actions: list[ArbiterAction]
     # Decision
     adoption: Adoption
     counts: dict[str, Counts]
     output: FinalOutput
+
+
+_ONLY_IN: Mapping[str, frozenset[str]] = {
+    "memory": frozenset({"split", "memory_recall", "memory_injections"}),
+    "vote": frozenset({"extract_answers", "call_number"}),
+    "conflict_review": frozenset(
+        {"triplet_answers", "candidates", "conflict_flags", "validator_risks"}
+        | {"review_answers", "review_actions", "discarded_actions", "arbiter_actions"}
+    ),
+}
+
+
+def state_schema(*parts: str) -> type[Any]:
+    """The state of a graph that has these parts.
+
+    LangGraph walks every key of the state at every step, so a graph does not carry those of the
+    others: it would take a tenth longer.
+    """
+    absent = frozenset[str]().union(*(_ONLY_IN[part] for part in _ONLY_IN.keys() - set(parts)))
+    hints = get_type_hints(State, include_extras=True)
+    kept = {key: hint for key, hint in hints.items() if key not in absent}
+    schema: type[Any] = TypedDict("State", kept, total=False)  # type: ignore[misc]
+    return schema
 
 
 class IntakeUpdate(TypedDict):
@@ -108,6 +167,10 @@ class IntakeUpdate(TypedDict):
     lang: str
     domain: str | None
     demos: list[dict[str, Any]]
+    given_aspects: list[str] | None
+    split: str | None
+    memory_recall: Recall | None
+    memory_injections: list[str]
     calls: Any
     extract_answers: Any
     validator_answer: None
@@ -119,6 +182,11 @@ class IntakeUpdate(TypedDict):
     corrections: list[Correction]
     gate_verdicts: list[GateRecord]
     gate_outcomes: Any
+    triplet_answers: Any
+    review_answers: Any
+    review_actions: list[ReviewAction]
+    discarded_actions: list[DiscardedAction]
+    arbiter_actions: list[ArbiterAction]
     adoption: Adoption
     counts: dict[str, Counts]
 
@@ -164,3 +232,21 @@ class AdoptUpdate(TypedDict):
     patched_result: StageResult
     corrections: list[Correction]
     adoption: Adoption
+
+
+class CandidatesUpdate(TypedDict):
+    """All triplets, numbered, and what is in doubt about them."""
+
+    candidates: list[Candidate]
+    conflict_flags: list[ConflictFlag]
+    validator_risks: list[ValidatorRisk]
+    counts: dict[str, Counts]
+
+
+class ArbiterUpdate(TypedDict):
+    """The reviews that count, and one action for each flagged tuple."""
+
+    review_actions: list[ReviewAction]
+    discarded_actions: list[DiscardedAction]
+    arbiter_actions: list[ArbiterAction]
+    counts: dict[str, Counts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,19 @@ def test_acknowledged_write_can_be_read_by_another_connection(db: Database) -> N
     db.write(INSERT, 1, "하나").result()
     with sqlite3.connect(db.path) as other:
         assert other.execute("SELECT * FROM facts").fetchall() == [(1, "하나")]
+    other.close()
+
+
+def test_opening_waits_for_whoever_is_setting_the_file_up(tmp_path: Path) -> None:
+    # The lock under which another process turns a new file into one that can be shared.
+    path = tmp_path / "facts.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE theirs (x)")
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.3, other.execute, ["COMMIT"])
+    release.start()
+    opened(path).close()
+    release.join()
     other.close()
 
 

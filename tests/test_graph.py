@@ -229,7 +229,12 @@ def test_reviewers_see_their_own_stage1_and_the_last_validator_both_reviews():
 
 # Parallel ----------------------------------------------------------------------------------------
 
-GROUPS = ({"ate", "atsa", "validator"}, {"ate_review", "atsa_review"})
+GROUPS = (
+    {"ate", "atsa", "validator"},
+    {"ate_review", "atsa_review"},
+    {"p_neg", "p_imp", "p_lit"},
+    {"review_a", "review_b", "review_c"},
+)
 
 
 class MeetingBackend(ScriptedBackend):
@@ -284,13 +289,41 @@ def test_they_overlap_in_a_synchronous_run_too():
     assert set(backend.level) == AGENTS
 
 
+def test_a_conflict_review_is_two_calls_deep_and_six_wide():
+    price = {"aspect_term": "가격", "evidence": "비싸요"}
+    answers: dict[str, Any] = {
+        "p_neg": {"triplets": [{**price, "polarity": "negative"}]},
+        "p_imp": {"triplets": []},
+        "p_lit": {"triplets": [{**price, "polarity": "positive"}]},
+        **dict.fromkeys(("review_a", "review_b", "review_c"), {"review_actions": []}),
+    }
+
+    async def held() -> MeetingBackend:
+        backend = MeetingBackend(answers, asyncio.Barrier)
+        await build(pipeline(protocol="conflict_review"), backend).ainvoke(GIVEN)
+        return backend
+
+    backend = asyncio.run(held())
+    assert len(backend.asked) == 6
+    assert sorted(backend.level.values()) == [1, 1, 1, 2, 2, 2]
+
+
 # The drawing -------------------------------------------------------------------------------------
 
-GATE = {"override_gate"} | {f"skip_{v}" for v in SKIPS} | {"apply_add", "apply_flip"}
+GATE = (
+    {"override_gate"}
+    | {f"skip_{v}" for v in SKIPS if v != "contradictory_memory"}
+    | {"apply_add", "apply_flip"}
+)
 DEBATE = {"epm", "tan", "cj", "judge", "review_context"}
 STAGE2 = {"ate_review", "atsa_review", "validator_review", "apply_reviews", "adopt"}
 STAGE1 = {"intake", "ate", "atsa", "validator", "stage1"}
 DEFAULT = STAGE1 | DEBATE | STAGE2 | GATE | {"moderator"}
+
+CONFLICT_REVIEW = {
+    *("intake", "p_neg", "p_imp", "p_lit", "merge_candidates"),
+    *("review_a", "review_b", "review_c", "arbiter", "finalize"),
+}
 
 ABLATIONS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "default": ({}, DEFAULT),
@@ -306,6 +339,14 @@ ABLATIONS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "three_rounds": ({"debate": {"rounds": 3}}, DEFAULT),
     "allow_drop": ({"override": {"allow_drop": True}}, DEFAULT | {"apply_drop"}),
 }
+DRAWINGS = {
+    **ABLATIONS,
+    "conflict_review": ({"protocol": "conflict_review"}, CONFLICT_REVIEW),
+    "conflict_review_llm": (
+        {"protocol": "conflict_review", "conflict_review": {"arbiter": "llm"}},
+        CONFLICT_REVIEW | {"count_votes"},
+    ),
+}
 
 
 def drawn_edges(graph: Graph) -> set[tuple[str, str]]:
@@ -316,15 +357,15 @@ def drawn_nodes(graph: Graph) -> set[str]:
     return set(graph.get_graph().nodes) - {"__start__", "__end__"}
 
 
-@pytest.mark.parametrize("name", ABLATIONS)
+@pytest.mark.parametrize("name", DRAWINGS)
 def test_what_is_switched_off_is_not_in_the_graph(name):
-    changes, nodes = ABLATIONS[name]
+    changes, nodes = DRAWINGS[name]
     assert drawn_nodes(scripted_graph(**changes)) == nodes
 
 
-@pytest.mark.parametrize("name", ABLATIONS)
+@pytest.mark.parametrize("name", DRAWINGS)
 def test_the_drawing_is_the_one_on_record(name, same_as_snapshot):
-    graph = scripted_graph(**ABLATIONS[name][0])
+    graph = scripted_graph(**DRAWINGS[name][0])
     same_as_snapshot(f"{name}.mmd", graph.get_graph(xray=True).draw_mermaid(with_styles=False))
 
 
@@ -334,9 +375,9 @@ def test_the_drawing_of_the_switchable_graph_is_the_one_on_record(same_as_snapsh
     same_as_snapshot("switchable.mmd", graph.get_graph(xray=True).draw_mermaid(with_styles=False))
 
 
-@pytest.mark.parametrize("name", ABLATIONS)
+@pytest.mark.parametrize("name", DRAWINGS)
 def test_every_node_of_a_drawing_lies_on_a_way_from_start_to_end(name):
-    edges = drawn_edges(scripted_graph(**ABLATIONS[name][0]))
+    edges = drawn_edges(scripted_graph(**DRAWINGS[name][0]))
 
     def reach(start: str, step: dict[str, set[str]]) -> set[str]:
         seen, todo = {start}, [start]
@@ -351,16 +392,17 @@ def test_every_node_of_a_drawing_lies_on_a_way_from_start_to_end(name):
     for source, target in edges:
         forward.setdefault(source, set()).add(target)
         back.setdefault(target, set()).add(source)
-    everything = ABLATIONS[name][1] | {"__start__", "__end__"}
+    everything = DRAWINGS[name][1] | {"__start__", "__end__"}
     assert reach("__start__", forward) == reach("__end__", back) == everything
 
 
 @pytest.mark.parametrize("allow_drop", [False, True])
 def test_each_verdict_of_the_gate_has_one_edge_and_one_target(allow_drop):
     graph = scripted_graph(override={"allow_drop": allow_drop})
-    chosen = [e for e in graph.get_graph(xray=True).edges if e.conditional]
+    drawn = graph.get_graph(xray=True).edges
+    chosen = [e for e in drawn if e.conditional and e.source == "override_gate"]
     verdicts = {name for name, _ in CONDITIONS} - (set() if allow_drop else {"drop"})
-    # Memory is not built: no case can be contradicted by it, so no edge is drawn for it.
+    # Without memory no case can be contradicted by it, so no edge is drawn for it.
     verdicts -= {"contradictory_memory"}
     assert {e.data for e in chosen} == verdicts | {NO_VERDICT}
     assert len({e.target for e in chosen}) == len(chosen) == len(verdicts) + 1

@@ -523,3 +523,15 @@ def test_a_damaged_gold_names_its_sample(fates: Path, copy_of: Callable[[Path], 
     path.write_text(text.replace('"polarity": "negative", "opin', '"polarity": "bad", "opin', 1))
     with pytest.raises(RunError, match="the gold of fix cannot be read"):
         evaluate(run)
+
+
+def test_one_scored_sample_has_a_score_and_no_interval(tmp_path: Path) -> None:
+    data = tmp_path / "one.jsonl"
+    aspect = {"term": "음식", "from": 0, "to": 2, "polarity": "positive"}
+    row = {"uid": "a", "text": "음식은 맛있어요.", "lang": "ko", "aspects": [aspect]}
+    data.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    plan = RunPlan(data=data, out=tmp_path / "run", settings=load_settings())
+    assert asyncio.run(run_batch(plan)).exit_code == 0
+    quality = evaluate(tmp_path / "run")["quality"]
+    assert quality["final"]["pair"]["strict"]["f1"]["rate"] == 1.0
+    assert quality["pair_f1_interval"] is None

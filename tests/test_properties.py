@@ -23,6 +23,7 @@ from scripted import (
     without_latency,
 )
 
+from absa.runs.verify.conflict_review import actions_visible, review_follows
 from graph import build, build_switchable
 from graph.build import Graph
 from nodes.adopt import EV_REASONS
@@ -35,6 +36,8 @@ from schemas.answers import (
     LABELS,
     POLARITIES,
     PROPOSALS,
+    REASON_CODES,
+    REVIEW_ACTIONS,
     RISK_TYPES,
     SENTIMENT_ACTIONS,
     SEVERITIES,
@@ -207,6 +210,38 @@ class Chaos:
             "validator_review": self.validation(),
         }
 
+    def triplet(self) -> Any:
+        return self.item(
+            aspect_term=self.word(),
+            aspect_ref=self.one(None, None, self.word()),
+            polarity=self.polarity(),
+            evidence=self.word(),
+            span=self.span(),
+            confidence=self.confidence(),
+        )
+
+    def review_action(self) -> Any:
+        ids = [f"t{self.random.randint(0, 5)}" for _ in range(self.random.randint(0, 3))]
+        value = self.item(polarity=self.polarity(), normalized_ref=self.word())
+        return self.item(
+            action_type=self.one(*REVIEW_ACTIONS, *REVIEW_ACTIONS, "EXPLODE"),
+            target_tuple_ids=self.one(ids, ids, ids, "t0"),
+            new_value=self.one(value, value, None, "negative"),
+            reason_code=self.one(*REASON_CODES, "BECAUSE"),
+            actor=self.one("A", "B", "C"),
+        )
+
+    def conflict_answers(self) -> dict[Any, Any]:
+        perspectives = {
+            name: self.asked_for(triplets=self.several(self.triplet, 3))
+            for name in ("p_neg", "p_imp", "p_lit")
+        }
+        reviewers = {
+            name: self.asked_for(review_actions=self.several(self.review_action, 6))
+            for name in ("review_a", "review_b", "review_c", "arbiter")
+        }
+        return {**perspectives, **reviewers}
+
 
 seeds = st.integers(0, 2**32 - 1)
 answers = seeds.map(lambda seed: Chaos(seed).answers())
@@ -336,12 +371,13 @@ def run(
     spoken: Any,
     chosen: PipelineSettings | None = None,
     context: RunContext | None = None,
+    **more: Any,
 ) -> FinalOutput:
     chosen = chosen or PipelineSettings()
     base = PipelineSettings() if context else chosen
     graph, backend = _graph(base.model_dump_json(), context is not None)
     backend.answers, backend.asked = spoken, []
-    output: FinalOutput = graph.invoke({"text": text}, context=context)["output"]
+    output: FinalOutput = graph.invoke({"text": text, **more}, context=context)["output"]
     return output
 
 
@@ -538,6 +574,127 @@ def test_any_subset_of_the_moderators_rules_gives_a_label(spoken, rules):
     chosen = pipeline(rules=sorted(rules))
     out = run(KO_TEXT, spoken, chosen)
     assert {r.removeprefix("Rule") for r in out.moderator.applied_rules} <= rules
+    check_values(out)
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(TEXTS),
+    seeds,
+    st.sampled_from(["rules", "llm"]),
+    st.none() | st.just(["가격", "맛", "배송"]),
+)
+def test_whatever_is_answered_in_a_conflict_review_the_output_holds_together(
+    text, seed, arbiter, terms
+):
+    chosen = pipeline(protocol="conflict_review", conflict_review={"arbiter": arbiter})
+    spoken = Chaos(seed).conflict_answers()
+    out = run(text, spoken, chosen, given_aspects=terms)
+    check_values(out)
+    assert list(review_follows(out, spoken)) == []
+    assert list(actions_visible(out)) == []
+    key, result = language(out.lang).key, out.final_result
+    assert by_key(result.final_tuples, key) == by_key(result.final_aspects, key)
+    # A review takes away and changes; what it leaves was proposed, but for the polarity of a flip.
+    assert by_key(result.final_tuples, key).keys() <= by_key(result.stage1_tuples, key).keys()
+    changed = by_key(result.final_tuples, key) != by_key(result.stage1_tuples, key)
+    assert out.analysis_flags.correction_occurred is changed
+    reviewed = bool(out.meta.conflict_flags or out.meta.validator_risks)
+    assert out.analysis_flags.stage2_executed is reviewed
+    assert len(out.process_trace) <= (7 if arbiter == "llm" else 6)
+    if not reviewed:
+        assert not out.meta.arbiter_actions and len(out.process_trace) == 3
+    if terms is not None:
+        assert by_key(result.final_tuples, key).keys() == set(terms)
+    assert as_json(run(text, spoken, chosen, given_aspects=terms)) == as_json(out)
+
+
+class Reviewers:
+    """Perspectives and reviewers that mean well: much is in doubt, and every action counts."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def triplet(self) -> dict[str, Any]:
+        return {
+            "aspect_term": self.random.choice(["가격", "가격은", "배터리 가격", "맛", "종이"]),
+            "polarity": self.random.choice(["positive", "negative"]),
+            "evidence": self.random.choice(["비싸지만", "좋고", "얇아요", "없는 말"]),
+            "confidence": self.random.choice([0.4, 0.6, 0.8]),
+        }
+
+    def action(self, flagged: list[str]) -> dict[str, Any]:
+        kind = self.random.choice(REVIEW_ACTIONS)
+        polarity = self.random.choice(["positive", "negative", "neutral"])
+        values = {"FLIP": {"polarity": polarity}, "MERGE": {"normalized_ref": "값"}}
+        size = 2 if kind == "MERGE" else 1
+        return {
+            "action_type": kind,
+            "target_tuple_ids": self.random.sample(flagged, min(size, len(flagged))),
+            "new_value": values.get(kind),
+            "reason_code": self.random.choice(REASON_CODES),
+        }
+
+    def answers(self, text: str) -> dict[Any, Any]:
+        spoken: dict[Any, Any] = {
+            name: {"triplets": [self.triplet() for _ in range(self.random.randint(0, 2))]}
+            for name in ("p_neg", "p_imp", "p_lit")
+        }
+        silent = {name: {"review_actions": []} for name in REVIEWER_NODES.values()}
+        first = run(text, {**spoken, **silent}, CONFLICT_REVIEW)
+        flagged = [a.target_tuple_ids[0] for a in first.meta.arbiter_actions]
+        for name in REVIEWER_NODES.values():
+            # Of few tuples and few names: votes must meet.
+            actions = [self.action(flagged[:3]) for _ in range(4)] if flagged else []
+            spoken[name] = {"review_actions": actions}
+        return spoken
+
+
+REVIEWER_NODES = {"A": "review_a", "B": "review_b", "C": "review_c"}
+CONFLICT_REVIEW = pipeline(protocol="conflict_review")
+
+
+def expected_action(tuple_id: str, spoken: dict[Any, Any], polarity_of: dict[str, str]) -> Any:
+    """The arbiter's rule once more, from the raw answers: (action, value, marked)."""
+    votes, reasons, marked = [], {}, False
+    for name in REVIEWER_NODES.values():
+        mine = [
+            a
+            for a in spoken[name]["review_actions"]
+            if tuple_id in a["target_tuple_ids"]
+            and not (a["action_type"] == "MERGE" and len(a["target_tuple_ids"]) < 2)
+        ]
+        marked = marked or any(a["action_type"] == "FLAG" for a in mine)
+        chosen = next((a for a in mine if a["action_type"] != "FLAG"), None)
+        kind = chosen["action_type"] if chosen else "KEEP"
+        value = json.dumps(chosen["new_value"]) if chosen else "null"
+        targets = frozenset(chosen["target_tuple_ids"]) if kind == "MERGE" else frozenset()
+        votes.append((kind, value, targets))
+        reasons[kind] = chosen["reason_code"] if chosen else None
+    for vote in votes:
+        if votes.count(vote) >= 2:
+            if vote[0] == "MERGE" and len({polarity_of[t] for t in vote[2]}) > 1:
+                return "KEEP", "null", True
+            return vote[0], vote[1], marked
+    structural = ("NEGATION_SCOPE", "CONTRAST_CLAUSE", "STRUCTURAL_INCONSISTENT")
+    if sorted(v[0] for v in votes) == ["DROP", "FLIP", "KEEP"] and reasons["FLIP"] in structural:
+        return next((v[0], v[1], marked) for v in votes if v[0] == "FLIP")
+    return "KEEP", "null", True
+
+
+@settings(max_examples=250)
+@given(seeds)
+def test_the_arbiter_decides_as_its_table_says(seed):
+    spoken = Reviewers(seed).answers(KO_TEXT)
+    out = run(KO_TEXT, spoken, CONFLICT_REVIEW)
+    polarity_of = {c.tuple_id: c.polarity for c in out.meta.candidates}
+    for made in out.meta.arbiter_actions:
+        (tuple_id,) = made.target_tuple_ids
+        decided = (made.action_type, json.dumps(made.new_value), made.flag)
+        assert decided == expected_action(tuple_id, spoken, polarity_of)
+    marked = tuple(a.target_tuple_ids[0] for a in out.meta.arbiter_actions if a.flag)
+    assert out.meta.flagged_tuple_ids == marked
+    assert list(review_follows(out, spoken)) == [] and list(actions_visible(out)) == []
     check_values(out)
 
 

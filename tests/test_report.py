@@ -434,7 +434,9 @@ def test_what_other_protocols_add_is_shown_as_well(
     spoken = {"speaker": "empath", "stance": "pro", "message": "<i>I like it.</i>"}
     first["debate"]["rounds"] = [{"round": n, "turns": [spoken]} for n in range(2)]
     first["debate"]["summary"] = {"winner": "empath", "key_agreements": ["one", "two"]}
-    first["meta"]["conflict_flags"] = [{"aspect_term": "가격", "tuple_ids": ["t0", "t1"]}]
+    first["meta"]["conflict_flags"] = [
+        {"aspect_term": "가격", "tuple_ids": ["t0", "t1"], "conflict_type": "polarity_mismatch"}
+    ]
     rows[0] = json.dumps(first, ensure_ascii=False)
     (run_dir / "outputs.jsonl").write_text("\n".join(rows), encoding="utf-8")
     page = open_page(write_report([run_dir], tmp_path / "r.html").path, "#ko-fixed")

@@ -273,12 +273,13 @@ def test_hostile_yaml_is_an_error_of_settings_not_a_crash(text: str, write: Writ
         (
             "pipeline: {protocol: chat}",
             1,
-            "pipeline.protocol: expected 'debate', 'single' or 'vote', got \"chat\"",
+            "pipeline.protocol: expected 'debate', 'conflict_review', 'single' or 'vote', got "
+            '"chat"',
         ),
         (
-            "pipeline: {debate: {protocol: persona}}",
+            "pipeline: {debate: {protocol: chat}}",
             1,
-            "pipeline.debate.protocol: expected 'patch', got \"persona\"",
+            "pipeline.debate.protocol: expected 'patch' or 'persona', got \"chat\"",
         ),
         (
             "pipeline: {override_profile: t9}",
@@ -396,7 +397,7 @@ def test_secret_in_an_odd_place_is_not_repeated_either(text: str, write: Write) 
         (
             "backend:\n  roles:\n    jugde: {seed: 1}",
             3,
-            "backend.roles.jugde: no node 'jugde' asks a model; known: ate, ate_review",
+            "backend.roles.jugde: no node 'jugde' asks a model; known: arbiter, ate, ate_review",
         ),
         (
             "pipeline:\n  debate:\n    order: [epm, foo]",
@@ -446,7 +447,7 @@ def test_persona_may_not_take_the_name_of_another_node(name: str) -> None:
 
 
 def test_reserved_names_leave_the_default_personas_free() -> None:
-    assert not RESERVED_NAMES & set(DEFAULT_PERSONAS)
+    assert not RESERVED_NAMES & {n for names in DEFAULT_PERSONAS.values() for n in names}
     assert set(MODEL_NODES) <= RESERVED_NAMES
 
 
@@ -468,7 +469,7 @@ def test_one_field_of_a_default_persona_can_be_changed_alone() -> None:
     settings = load_settings(None, {"pipeline.debate.personas.epm.goal": "증거만 본다"})
     epm = settings.pipeline.debate.speakers["epm"]
     assert (epm.name, epm.goal) == ("EPM", "증거만 본다")
-    assert settings.pipeline.debate.speakers["tan"] == DEFAULT_PERSONAS["tan"]
+    assert settings.pipeline.debate.speakers["tan"] == DEFAULT_PERSONAS["patch"]["tan"]
 
 
 def test_rules_compare_as_a_set_whatever_order_they_were_written_in() -> None:

@@ -26,7 +26,8 @@ Json = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "langgraph.json"
-GRAPHS = ("absa", "absa_no_debate", "absa_no_override")
+DEBATES = ("absa", "absa_no_debate", "absa_no_override")
+GRAPHS = (*DEBATES, "conflict_review")
 TEXT = "사용감은 좋지만 가격은 비싸요."
 SAMPLE = {"text": TEXT, "uid": "ko-1"}
 RIGHT = {"사용감": "positive", "가격": "negative"}
@@ -48,6 +49,24 @@ ANSWERS = said(
     ate_review=ate_review(("가격", "keep")),
     atsa_review=atsa_review(("가격", "maintain")),
 )
+# Two perspectives differ about the price, and two reviewers take the side of the first.
+FLIP = {
+    "action_type": "FLIP",
+    "target_tuple_ids": ["t2"],
+    "new_value": {"polarity": "negative"},
+    "reason_code": "NEGATION_SCOPE",
+}
+FEEL = {"aspect_term": "사용감", "polarity": "positive", "evidence": "좋지만", "confidence": 0.9}
+PRICE = {"aspect_term": "가격", "polarity": "negative", "evidence": "비싸요", "confidence": 0.8}
+ANSWERS |= {
+    "p_neg": {"triplets": [FEEL, PRICE]},
+    "p_imp": {"triplets": []},
+    "p_lit": {"triplets": [{**PRICE, "polarity": "positive"}]},
+    "review_a": {"review_actions": [FLIP]},
+    "review_b": {"review_actions": []},
+    "review_c": {"review_actions": [FLIP]},
+}
+REVIEWERS = {"review_a", "review_b", "review_c"}
 ANSWER_TYPES = {
     "AteAnswer": "ate",
     "AtsaAnswer": "atsa",
@@ -56,6 +75,8 @@ ANSWER_TYPES = {
     "JudgeAnswer": "judge",
     "AteReviewAnswer": "ate_review",
     "AtsaReviewAnswer": "atsa_review",
+    "TripletsAnswer": "p_neg",
+    "ReviewActionsAnswer": "review_b",
 }
 
 EXPECTED = (
@@ -207,7 +228,9 @@ def test_an_ablation_is_another_drawing(recorded: Studio) -> None:
 def test_toggles_are_conditional_edges_in_the_switchable_graph_only(recorded: Studio) -> None:
     chosen = {e["source"] for e in recorded.edges("absa") if e.get("conditional")}
     assert {"intake", "stage1", "review_context", "apply_reviews", "adopt"} <= chosen
-    assert not [e for e in recorded.edges("absa_no_debate") if e.get("conditional")]
+    # Of the graph without switches only the way past ATE is open: aspects may be given.
+    fixed = [e for e in recorded.edges("absa_no_debate") if e.get("conditional")]
+    assert {e["source"] for e in fixed} == {"intake"}
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -215,7 +238,7 @@ def test_input_and_output_are_narrow(recorded: Studio, graph: str) -> None:
     given, got = recorded.schema(graph, "input"), recorded.schema(graph, "output")
     assert given["required"] == ["text"]
     assert {"text", "uid", "lang", "domain", "demos"} <= set(given["properties"])
-    assert "stage1_result" not in given["properties"]
+    assert not {"stage1_result", "candidates"} & set(given["properties"])
     assert list(got["properties"]) == ["output"]
 
 
@@ -234,7 +257,13 @@ def test_a_graph_of_fixed_settings_offers_no_switches(recorded: Studio) -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "final"), [("absa", RIGHT), ("absa_no_debate", WRONG), ("absa_no_override", WRONG)]
+    ("graph", "final"),
+    [
+        ("absa", RIGHT),
+        ("absa_no_debate", WRONG),
+        ("absa_no_override", WRONG),
+        ("conflict_review", RIGHT),
+    ],
 )
 def test_each_graph_decides_as_it_is_drawn(
     recorded: Studio, graph: str, final: dict[str, str]
@@ -242,7 +271,8 @@ def test_each_graph_decides_as_it_is_drawn(
     output = recorded.run(graph)
     assert (output["uid"], output["text"], output["lang"]) == ("ko-1", TEXT, "ko")
     assert tuples(output) == final
-    assert (DEBATERS <= asked(output)) == (graph != "absa_no_debate")
+    assert (DEBATERS <= asked(output)) == (graph in ("absa", "absa_no_override"))
+    assert (REVIEWERS <= asked(output)) == (graph == "conflict_review")
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -282,14 +312,27 @@ def test_updates_are_streamed_node_by_node(recorded: Studio) -> None:
     assert tuples(updates[-1][1]["output"]) == RIGHT
 
 
-def test_a_thread_takes_one_text_after_another(recorded: Studio) -> None:
+@pytest.mark.parametrize("graph", ["absa", "conflict_review"])
+def test_a_thread_takes_one_text_after_another(recorded: Studio, graph: str) -> None:
     thread = recorded.thread()
-    first, second = (recorded.run("absa", thread=thread) for _ in range(2))
+    first, second = (recorded.run(graph, thread=thread) for _ in range(2))
     assert tuples(first) == tuples(second) == RIGHT
     assert len(first["process_trace"]) == len(second["process_trace"])
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+def test_candidates_edited_by_hand_are_taken_up(recorded: Studio) -> None:
+    client, thread = recorded.client, recorded.thread()
+    client.runs.wait(thread, "conflict_review", input=SAMPLE, interrupt_after=["merge_candidates"])
+    state: Any = client.threads.get_state(thread)["values"]
+    assert state["conflict_flags"][0]["tuple_ids"] == ["t1", "t2"]
+    edited = {"conflict_flags": [], "validator_risks": [], "candidates": state["candidates"][:1]}
+    client.threads.update_state(thread, edited, as_node="merge_candidates")
+    end: Any = client.runs.wait(thread, "conflict_review")
+    assert tuples(end["output"]) == {"사용감": "positive"}
+    assert not REVIEWERS & asked(end["output"])
+
+
+@pytest.mark.parametrize("graph", DEBATES)
 def test_a_state_edited_by_hand_is_taken_up(recorded: Studio, graph: str) -> None:
     client, thread = recorded.client, recorded.thread()
     client.runs.wait(thread, graph, input=SAMPLE, interrupt_after=["stage1"])
@@ -317,7 +360,11 @@ def test_a_model_of_ones_own_answers_without_blocking_the_server(tmp_path: Path)
         model.rule = answer
         backend = {"kind": "openai", "model": "my-model", "base_url": model.url}
         with langgraph_dev(tmp_path, {"backend": backend}) as studio:
-            for graph, final in (("absa", RIGHT), ("absa_no_debate", WRONG)):
+            for graph, final in (
+                ("absa", RIGHT),
+                ("absa_no_debate", WRONG),
+                ("conflict_review", RIGHT),
+            ):
                 output = studio.run(graph)
                 assert tuples(output) == final
                 assert {call["model"] for call in output["process_trace"]} == {"my-model"}

@@ -32,7 +32,10 @@ from scripted import (
 from absa.cli import run as absa
 from absa.runs import RunPlan, run
 from absa.runs.replay import NoRun
-from absa.runs.verify import VerifyReport, _Line, _Replayer, gold_in, leaks, verify
+from absa.runs.verify import VerifyReport, verify
+from absa.runs.verify.again import Replayer
+from absa.runs.verify.artefacts import Line
+from absa.runs.verify.leaks import gold_in, leaks
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError
 from schemas.settings import Settings
@@ -531,7 +534,7 @@ def test_a_fault_of_the_decision_layer_itself_cannot_hide(
     copy: Path, monkeypatch: pytest.MonkeyPatch, edit: Callable[[Json], Any], check: str
 ) -> None:
     """As if the layer had decided just what is on record: the direct checks see it all the same."""
-    monkeypatch.setattr(_Replayer, "compare", lambda self, e: (None, []))
+    monkeypatch.setattr(Replayer, "compare", lambda self, e: (None, []))
     assert found(verify(copy)) == {}
     change(copy / "outputs.jsonl", "k-flip", edit)
     assert found(verify(copy))[check] == {"k-flip"}
@@ -688,7 +691,7 @@ def test_a_key_in_an_error_or_the_manifest_is_found(tmp_path: Path) -> None:
 
 
 def test_a_review_may_speak_of_gold() -> None:
-    line = _Line('{"aspect_evidence": {"gold": "shiny"}}', {})
+    line = Line('{"aspect_evidence": {"gold": "shiny"}}', {})
     assert list(gold_in(line, "The gold is shiny.")) == []
     assert list(gold_in(line, "The ring is shiny."))
 

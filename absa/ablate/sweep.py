@@ -47,6 +47,7 @@ _WHY_NOT = {
     "pipeline.enable_validator": "the other agents are shown what the Validator said",
     "pipeline.enable_stage2": "it takes agents out: that is a configuration (abl_no_stage2)",
     "pipeline.protocol": "another protocol asks other questions",
+    "pipeline.conflict_review.": "the arbiter would have been asked, or not",
     "pipeline.vote.": "the vote would have asked other questions",
     "backend.": "another backend gives other answers",
     "demos.": "agents are shown the demos",

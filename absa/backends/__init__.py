@@ -39,7 +39,7 @@ def open_backend(settings: BackendSettings) -> Backend:
         case "offline":
             from absa.backends.offline import OfflineBackend
 
-            return OfflineBackend()
+            return OfflineBackend(settings.model)
         case "replay":
             from absa.backends.replay import ReplayBackend
 

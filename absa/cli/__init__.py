@@ -12,11 +12,36 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from absa.cli import ablate, analyze, data, doctor, evaluate, graph, replay, report, verify
+from absa.cli import (
+    ablate,
+    analyze,
+    data,
+    doctor,
+    evaluate,
+    graph,
+    memory,
+    replay,
+    report,
+    train,
+    verify,
+)
 from absa.cli import run as batch
 from absa.cli.options import UsageError, complain, print_text
 
-COMMANDS = (analyze, batch, data, evaluate, ablate, replay, verify, report, graph, doctor)
+COMMANDS = (
+    analyze,
+    batch,
+    data,
+    evaluate,
+    ablate,
+    replay,
+    verify,
+    report,
+    train,
+    graph,
+    memory,
+    doctor,
+)
 
 FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 

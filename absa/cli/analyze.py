@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -71,6 +71,12 @@ def analyze(
         str | None,
         typer.Option("--domain", metavar="NAME", help="What is reviewed, such as restaurant."),
     ] = None,
+    aspects: Annotated[
+        str | None,
+        typer.Option(
+            "--aspects", metavar="A,B", help="Judge these aspects instead of searching for them."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one FinalOutput a line as JSON, nothing else.")
     ] = False,
@@ -81,25 +87,28 @@ def analyze(
     if (text is None) == (file is None):
         raise UsageError("give a TEXT, - for standard input, or --file FILE; one of them")
     settings = settings_from(config, sets)
+    known = {
+        "lang": lang or None,
+        "domain": domain or None,
+        "given_aspects": aspects.split(",") if aspects is not None else None,
+    }
     if text is not None and text != "-":
-        _analyze_argument(text, settings, lang, domain, as_json)
+        _analyze_argument(text, settings, known, as_json)
         return
     texts = _stdin() if text == "-" or file == "-" else _lines(str(file))
-    failed = _analyze_lines(texts, settings, lang, domain, as_json)
+    failed = _analyze_lines(texts, settings, known, as_json)
     if failed:
         raise typer.Exit(1)
 
 
-def _analyze_argument(
-    text: str, settings: Settings, lang: str | None, domain: str | None, as_json: bool
-) -> None:
+def _analyze_argument(text: str, settings: Settings, known: dict[str, Any], as_json: bool) -> None:
     """One text from the command line: if it cannot be analysed as it stands, that is wrong use."""
     from nodes.intake import checked_text
     from schemas.errors import BackendError
 
     checked_text(text)
     try:
-        output = _Analyst(settings, lang, domain).analyze(text)
+        output = _Analyst(settings, known).analyze(text)
     except BackendError as error:
         complain(str(error))
         raise typer.Exit(1) from None
@@ -107,7 +116,7 @@ def _analyze_argument(
 
 
 def _analyze_lines(
-    texts: Iterator[Given], settings: Settings, lang: str | None, domain: str | None, as_json: bool
+    texts: Iterator[Given], settings: Settings, known: dict[str, Any], as_json: bool
 ) -> int:
     """Analyse texts one by one, as they come in; how many failed."""
     from schemas.errors import BackendError, InputError
@@ -116,7 +125,7 @@ def _analyze_lines(
     failed = 0
     for number, given in enumerate(texts, start=1):
         # Opened with the first text: a mistake in its settings is no failure of a text.
-        analyst = analyst or _Analyst(settings, lang, domain)
+        analyst = analyst or _Analyst(settings, known)
         if given.problem is not None:
             given.complain(given.problem)
             failed += 1
@@ -136,12 +145,12 @@ def _analyze_lines(
 class _Analyst:
     """The graph of the settings, its backend opened at once so that its errors come first."""
 
-    def __init__(self, settings: Settings, lang: str | None, domain: str | None) -> None:
+    def __init__(self, settings: Settings, known: dict[str, Any]) -> None:
         from absa.api import build_graph
         from absa.backends import open_backend
 
         self._graph: Graph = build_graph(settings, backend=open_backend(settings.backend))
-        self._given = {"lang": lang or None, "domain": domain or None}
+        self._given = known
 
     def analyze(self, text: str) -> FinalOutput:
         with console(stderr=True).status("analysing…"):

@@ -129,7 +129,14 @@ def _ask(settings: Settings) -> Mapping[str, Any]:
 
     limits = {"max_retries": 0, "timeout_s": min(settings.backend.timeout_s, LONGEST_WAIT_S)}
     backend = open_backend(settings.backend.model_copy(update=limits))
-    state: State = {"text": QUESTION, "uid": "doctor", "lang": "ko", "domain": None, "demos": []}
+    state: State = {
+        "text": QUESTION,
+        "uid": "doctor",
+        "lang": "ko",
+        "domain": None,
+        "demos": [],
+        "given_aspects": None,
+    }
     question = atsa.question(state, settings.pipeline)
     if settings.backend.kind == "replay":
         question = _first_recorded(question, Path(str(settings.backend.path)))

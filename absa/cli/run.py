@@ -43,6 +43,22 @@ def run(
     fail_on_error: Annotated[
         str, typer.Option(help="Stop when more failed: none, a count (20) or a share (0.1).")
     ] = "none",
+    budget_usd: Annotated[
+        float | None, typer.Option(min=0, help="Stop, resumably, when so much is spent.")
+    ] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Stop after so many tokens.")
+    ] = None,
+    budget_calls: Annotated[
+        int | None, typer.Option(min=0, help="Stop after so many paid calls.")
+    ] = None,
+    given_aspects: Annotated[
+        bool,
+        typer.Option(
+            "--given-aspects",
+            help="Judge the terms of the data's gold instead of searching for aspects.",
+        ),
+    ] = False,
     data_format: Annotated[
         str | None, typer.Option("--format", help="The data's format, if it is not recognised.")
     ] = None,
@@ -58,6 +74,7 @@ def run(
 
     Example: absa run reviews.jsonl --out runs/first
     """
+    from absa.backends.meter import Budget
     from absa.runs import RunPlan
 
     plan = RunPlan(
@@ -72,6 +89,8 @@ def run(
         fail_on_error=parse_fail_on_error(fail_on_error),
         format=data_format,
         columns=parse_columns(column),
+        given_aspects=given_aspects,
+        budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls),
     )
     report = carry_out(plan)
     show_report(report, as_json=as_json)

@@ -32,6 +32,8 @@ KIND_STYLES: dict[str, str] = {
     "refused": "yellow",
     "agreed": "green",
 }
+# What the last decision is called, in the protocols that make one.
+_DECISIONS = {"debate": "adoption", "conflict_review": "review"}
 WIDE_ENOUGH_FOR_A_TABLE = 70
 
 
@@ -101,8 +103,8 @@ class Screen:
         lines.add_row("", Text(show.label_reason(self.output), style="dim"))
         for event in show.events(self.output, self.settings):
             lines.add_row(Text(event.kind, KIND_STYLES[event.kind]), Text(str(event)))
-        if self.output.meta.protocol == "debate":
-            lines.add_row(Text("adoption", "bold"), show.adoption(self.output, self.settings))
+        if head := _DECISIONS.get(self.output.meta.protocol):
+            lines.add_row(Text(head, "bold"), show.adoption(self.output, self.settings))
         lines.add_row(Text("cost", "dim"), Text(_cost(self.output), "dim"))
         return lines
 

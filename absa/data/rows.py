@@ -64,6 +64,7 @@ class RawSample:
     split: object = None
     label: object = None
     aspects: list[RawAspect] | None = None
+    given_aspects: object = None
     incomplete: bool = False
     notes: list[str] = field(default_factory=list)
     line: int = 0
@@ -80,6 +81,16 @@ def each_line(source: Source, parse: Callable[[str], RawSample]) -> Iterator[Raw
             continue
         row.line, row.excerpt = line.number, line.text
         yield row
+
+
+def _read_given(given: object) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(isinstance(g, str) and g.strip() for g in given):
+        raise BadRowError(
+            "given_aspects is not a list of terms.", 'Write "given_aspects": ["food", "service"].'
+        )
+    return tuple(given)
 
 
 def build_sample(row: RawSample, uid: str) -> Sample:
@@ -120,6 +131,7 @@ def build_sample(row: RawSample, uid: str) -> Sample:
         split=optional_text(row.split, "split"),
         aspects=None if row.aspects is None else tuple(aspects),
         label=label,
+        given_aspects=_read_given(row.given_aspects),
         incomplete_gold=row.incomplete or dropped > 0,
         dropped_aspects=dropped,
         relocated_aspects=relocated,

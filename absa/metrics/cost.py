@@ -28,6 +28,7 @@ class CostTally:
     samples: int = 0
     total: Counter[str] = field(default_factory=Counter)
     nodes: dict[str, Counter[str]] = field(default_factory=dict)
+    models: dict[str, Counter[str]] = field(default_factory=dict)
     latency_ms: float = 0.0
     critical_path_ms: float = 0.0
     chain: int = 0
@@ -40,6 +41,7 @@ class CostTally:
             spent = _spent(call)
             self.total.update(spent)
             self.nodes.setdefault(call.node, Counter()).update(spent)
+            self.models.setdefault(call.model or call.backend, Counter()).update(spent)
         slowest = critical_path(calls)
         self.critical_path_ms += sum(slowest.values())
         self.chain = max(self.chain, len(slowest))
@@ -66,6 +68,7 @@ class CostTally:
                 "cost_usd": _mean(self.cost_usd, self.samples),
             },
             "per_node": {node: _shown(spent) for node, spent in self.nodes.items()},
+            "per_model": {model: _shown(spent) for model, spent in self.models.items()},
         }
 
 

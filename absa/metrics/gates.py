@@ -10,6 +10,7 @@
 | Moderator's rules | a sample whose rules ran so far: RuleZ always, the others unless it stopped  |
 | drop guard        | a sample on which RuleB acted                                               |
 | corrections       | a correction of that kind that somebody asked for; fired if it was applied   |
+| arbiter           | a flagged tuple whose case stands at or after it in the arbiter's table      |
 
 A condition that the settings switch off is not reached.
 """
@@ -17,7 +18,7 @@ A condition that the settings switch off is not reached.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ from absa.metrics.process import Card
 from nodes.override_gate import CONDITIONS
 from schemas.settings import PipelineSettings
 
-_ORDER = ("correction", "override_gate", "adopt", "moderator")
+_ORDER = ("correction", "override_gate", "adopt", "moderator", "arbiter")
 ADOPTED_FOR = ("risk_resolved", "debate_action", "grounding_improved", "review_applied")
 
 
@@ -41,7 +42,11 @@ class GateTally:
         """Count one scorecard."""
         for verdict in card["override"]["verdicts"]:
             self._add_verdict(verdict)
-        if card["adoption"]["stage2_executed"]:
+        review = card.get("conflict_review")
+        if review is not None:
+            for decided in review["arbiter"]:
+                self._add_arbiter(decided)
+        elif card["adoption"]["stage2_executed"]:
             self._add_adoption(card)
         if card["moderator"]["ran"]:
             self._add_moderator(card)
@@ -84,6 +89,17 @@ class GateTally:
             for name in ADOPTED_FOR[: ADOPTED_FOR.index(reason) + 1]:
                 self._count(f"adopt.{name}", fired=name == reason)
 
+    def _add_arbiter(self, decided: Mapping[str, Any]) -> None:
+        case = decided["case"]
+        agreed = case in ("majority", "merge_refused")
+        self._count("arbiter.majority", fired=agreed)
+        if case == "merge_refused" or (agreed and decided["action_type"] == "MERGE"):
+            self._count("arbiter.merge_refused", fired=case == "merge_refused")
+        if not agreed:
+            self._count("arbiter.flip_drop_keep", fired=case == "flip_drop_keep")
+        if case in ("no_majority", "asked"):
+            self._count("arbiter.no_majority", fired=True)
+
     def _add_moderator(self, card: Card) -> None:
         moderator = card["moderator"]
         applied = moderator["applied_rules"]
@@ -108,7 +124,7 @@ def conditions(pipeline: PipelineSettings) -> Sequence[str]:
     off = set()
     if not settings.l3_conservative:
         off.add("l3_conservative")
-    if pipeline.memory.condition == "off":
+    if pipeline.memory.condition != "on":
         off.add("contradictory_memory")
     names = [name for name, _ in CONDITIONS if name not in off]
     if not settings.allow_drop:

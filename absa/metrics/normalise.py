@@ -10,7 +10,7 @@ from nodes.language import Language, language
 from nodes.text import locate
 from schemas.answers import Span
 from schemas.output import FinalOutput
-from schemas.records import Correction
+from schemas.records import Candidate, Correction
 from schemas.sample import GoldAspect
 
 Place = tuple[int, int]
@@ -104,9 +104,10 @@ class Normaliser:
 
         The output names them by term and polarity. Their places and evidence are those that the
         first correction found (`before` in its log); an aspect that no correction was about has
-        them still in the final result.
+        them still in the final result. In a conflict review they are those of the candidates.
         """
-        before = self._before(output.meta.correction_applied_log)
+        meta = output.meta
+        before = self._proposed(meta.candidates) or self._before(meta.correction_applied_log)
         after: dict[str, dict[str, Any]] = {}
         for a in output.final_result.final_aspects:
             found = after.setdefault(self.key(a.aspect_term), {"span": _place(a.span), "said": {}})
@@ -125,6 +126,14 @@ class Normaliser:
                 )
             )
         return tuples
+
+    def _proposed(self, candidates: Iterable[Candidate]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for c in candidates:
+            known: dict[str, Any] = {"span": _place(c.span), "said": {}}
+            entry = found.setdefault(self.key(c.aspect_term), known)
+            entry["said"].setdefault(c.polarity, c.evidence)
+        return found
 
     def _before(self, log: Iterable[Correction]) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}

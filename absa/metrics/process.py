@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from absa.metrics.conflict import ConflictTally
 from absa.scorecard import rate
 
 Card = Mapping[str, Any]
@@ -42,6 +43,7 @@ class ProcessTally:
     count: Counter[str] = field(default_factory=Counter)
     override: Counter[str] = field(default_factory=Counter)
     adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
+    conflict: ConflictTally = field(default_factory=ConflictTally)
 
     def add(self, card: Card) -> None:
         """Count one scorecard."""
@@ -64,6 +66,7 @@ class ProcessTally:
         if card["adoption"]["stage2_executed"]:
             self.adoption[card["adoption"]["decision"], card["adoption"]["reason"]] += 1
         self._add_moderator(card)
+        self.conflict.add(card)
         self._add_fraction("evidence", card["hallucination"]["evidence"])
         self._add_fraction("aspects", card["hallucination"]["aspects"])
         for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
@@ -126,6 +129,7 @@ class ProcessTally:
             "rule_e_blocked_rate": {
                 why: rate(n[f"rule_e_{why}"], n["rule_e_reached"]) for why in RULE_E_BLOCKS
             },
+            **self.conflict.summary(),
             "hallucinated_evidence_rate": rate(n["evidence_numerator"], n["evidence_denominator"]),
             "ungrounded_aspect_rate": rate(n["aspects_numerator"], n["aspects_denominator"]),
             "unanchored_per_sample": rate(n["unanchored_count"], samples),

@@ -318,7 +318,10 @@ class Quality:
         scored = self.everything.gold_terms > 0
         return {
             **self.everything.summary(scored=scored),
-            "pair_f1_interval": self.pair_f1_interval() if scored else None,
+            # One sample says nothing about how much samples differ.
+            "pair_f1_interval": (
+                self.pair_f1_interval() if scored and len(self.pair_f1) > 1 else None
+            ),
             "sign": self.signs(),
             "breakdown": {
                 kind: {name: tally.summary(scored=scored) for name, tally in sorted(names.items())}

@@ -1,7 +1,7 @@
-"""An analyser without a network or a key: lexicons, morphology and clause rules."""
+"""An analyser without a network or a key: learned models, lexicons, morphology, clause rules."""
 
-from absa.offline.analysis import analyse
+from absa.offline.analysis import Analyser
 from absa.offline.analyst import OfflineAnalyst
 from absa.offline.model import Analysis
 
-__all__ = ["Analysis", "OfflineAnalyst", "analyse"]
+__all__ = ["Analyser", "Analysis", "OfflineAnalyst"]

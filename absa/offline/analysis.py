@@ -8,167 +8,154 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from absa.offline import aspects, clauses, english, morphology, opinions, polarity
-from absa.offline.lexicon import lexicon
-from absa.offline.model import Analysis, Aspect, Clause, Finding, Opinion, Reading, Token
+from absa.offline import aspects, polarity
+from absa.offline.given import judge as judge_given
+from absa.offline.model import Analysis, Aspect, Finding, Reading, View
+from absa.offline.models import MOST, LanguageModels, Models, candidacies
+from absa.offline.sentiment import LABELS
+from absa.offline.views import view_of
+from absa.offline.windows import Windows
 
-#: How sure one must be of an aspect to report it, and to keep it for a second look.
-ACCEPT = {"ko": 0.30, "en": 0.34}
-RESERVE = {"ko": 0.22, "en": 0.26}
-_NEUTRAL_ACCEPT = {"ko": 0.75, "en": 0.70}
-#: Share of its termness an aspect keeps without an opinion, and the score of a full link.
+#: Share of its termness a noun phrase keeps without an opinion, and the score of a full link.
 _UNLINKED = 0.45
 _FULL_LINK = 0.8
-_NEGATED = {True: -0.8, False: -0.6}
+#: How strong a rule's finding must be where the tagger has been trained on the domain and where
+#: not, and how far its strength is to be trusted.
+_RULE_ACCEPT = {True: 0.65, False: 0.34}
+_RULE_TRUST = 0.8
+
+Given = tuple[str, ...] | None
+Read = Callable[[str, str | None, str | None, Given], Analysis]
 
 
-def language_of(text: str, lang: str | None) -> str:
-    """Which of the two analysers reads this text: what is written counts, not only the tag."""
-    share = morphology.hangul_share(text)
-    if lang == "ko":
-        return "ko" if share > 0 else "en"
-    return "ko" if share > (0.5 if lang == "en" else 0.25) else "en"
+class Analyser:
+    """Reads texts with the learned models of a folder, the shipped one if none is named."""
+
+    def __init__(self, models: Models | None = None) -> None:
+        """Take models; nothing is loaded before the first text of a language."""
+        self._models = models or Models()
+
+    def __call__(
+        self,
+        text: str,
+        lang: str | None = None,
+        domain: str | None = None,
+        given: Given = None,
+    ) -> Analysis:
+        """Read one text, or what it says about the `given` aspects.
+
+        Pure and total: any string gives an analysis.
+        """
+        view = view_of(text, lang, domain)
+        if not view.tokens:
+            return Analysis(text, view.lang)
+        return _analysis(view, self._models.of(view.lang), given)
 
 
-def _negate(score: float) -> float:
-    return score * _NEGATED[score > 0]
-
-
-def _opinions(
-    text: str,
-    lang: str,
-    tokens: Sequence[Token],
-    clause_list: Sequence[Clause],
-    hits: Sequence[opinions.Hit],
-    negators: frozenset[int],
-) -> tuple[list[Opinion], set[int]]:
-    firsts = [clause.first for clause in clause_list]
-    found: list[Opinion] = []
-    used: set[int] = set()
-    hit_words = {index for hit in hits for index in range(hit.first, hit.last)}
-    for hit in hits:
-        number = bisect_right(firsts, hit.first) - 1
-        clause = clause_list[number]
-        if lang == "ko":
-            turning = clauses.negation_korean(tokens, hit)
-        else:
-            turning = clauses.negation_english(tokens, hit, clause, negators)
-        if hit.weak:
-            turning = ()
-        turning = tuple(i for i in turning if not hit.first <= i < hit.last)
-        if lang == "ko" and tokens[hit.first].lemma == "없다" and hit.first in used:
-            continue
-        used.update(turning)
-        score = _negate(hit.score) if len(turning) % 2 else hit.score
-        first, last = min((hit.first, *turning)), max((hit.last - 1, *turning))
-        start, end = tokens[first].start, tokens[last].end
-        attributive = False
-        if lang == "ko":
-            end, attributive = _korean_tail(tokens, last, end)
-        found.append(
-            Opinion(
-                text[start:end],
-                start,
-                end,
-                hit.first,
-                hit.last,
-                number,
-                score,
-                negated=bool(len(turning) % 2),
-                attributive=attributive,
-                weak=hit.weak,
-            )
-        )
-    used |= {index for index in negators if index in hit_words}
-    return found, used
-
-
-def _korean_tail(tokens: Sequence[Token], last: int, end: int) -> tuple[int, bool]:
-    """Where the predicate ends (좋 -> 좋아요) and whether it modifies a noun (좋은)."""
-    for index in range(last + 1, min(last + 6, len(tokens))):
-        token = tokens[index]
-        if token.start > end:
-            break
-        if token.tag not in ("XSA", "XSV", "EP", "EC", "EF", "ETM", "ETN", "VCP"):
-            break
-        end = max(end, token.end)
-        if token.tag == "ETM":
-            return end, True
-    return end, False
-
-
-def _confidence(aspect: Aspect, reading: Reading) -> float:
-    link = min(1.0, abs(reading.score) / _FULL_LINK)
-    return aspect.termness * (_UNLINKED + (1.0 - _UNLINKED) * link)
-
-
-def _lonely(findings: list[Finding], whole: Reading | None) -> list[Finding]:
-    """The only aspect of a text is what its opinions are about, wherever they stand.
-
-    Where nothing at all is said about it, it is a mention and no aspect. Among several aspects
-    one that nobody judges is a neutral one.
-    """
-    if len({finding.aspect.term for finding in findings}) != 1:
-        return findings
-    only = findings[0]
-    if only.clause_reading.opinion is not None:
-        return findings
-    if whole is None:
-        return []
-    reading = replace(whole, confidence=round(max(0.5, whole.confidence - 0.1), 3))
-    return [replace(only, clause_reading=reading, nearest_reading=reading)]
-
-
-def analyse(text: str, lang: str | None = None) -> Analysis:
-    """Read one text. Pure and total: any string gives an analysis."""
-    lang = language_of(text, lang)
-    if lang == "ko":
-        tokens = morphology.tokenize(text)
-        hits = opinions.find_korean(tokens)
-        clause_list = clauses.split_korean(text, tokens)
-        negators = frozenset(
-            i
-            for i, token in enumerate(tokens)
-            if (token.tag == "MAG" and token.form in ("안", "못"))
-            or (token.tag == "VX" and token.lemma in ("않다", "못하다"))
-        )
-        candidates = aspects.find_korean(text, tokens, clause_list, hits)
-    else:
-        tokens = english.tokenize(text)
-        hits = opinions.find_english(tokens)
-        clause_list = clauses.split_english(text, tokens, hits)
-        negators = frozenset(clauses.negators_english(tokens))
-        candidates = aspects.find_english(text, tokens, clause_list, hits)
-    if not tokens:
-        return Analysis(text, lang)
-    found, used = _opinions(text, lang, tokens, clause_list, hits, negators)
-    readings = polarity.read_aspects(
-        tokens, clause_list, candidates, found, lang, lexicon(lang).function_words
+def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
+    accepted, reserve = (
+        _found(view, models) if given is None else (judge_given(view, models, given), [])
     )
-    accepted: list[Finding] = []
-    reserve: list[Finding] = []
-    for aspect, (whole, nearest) in zip(candidates, readings, strict=True):
-        confidence = _confidence(aspect, whole)
-        finding = Finding(aspect, round(min(0.99, 0.4 + 0.6 * confidence), 3), whole, nearest)
-        bar = ACCEPT[lang] if whole.opinion is not None else _NEUTRAL_ACCEPT[lang]
-        if (confidence if whole.opinion is not None else aspect.termness) >= bar:
-            accepted.append(finding)
-        elif confidence >= RESERVE[lang] and whole.opinion is not None:
-            reserve.append(finding)
-    whole_text = polarity.overall(clause_list, found)
-    accepted = _lonely(accepted, whole_text)
+    overall = None
+    mood = models.polarity.text(view)
+    if given is None and not accepted and view.domain not in models.decision.quiet:
+        overall = polarity.overall(view, mood)
+        if overall is not None and reserve:
+            # The text judges something, and this is what it most likely judges.
+            best = max(reserve, key=lambda finding: finding.clause_reading.confidence)
+            accepted = [_judged_as(view, best, overall)]
+            reserve.remove(best)
     return Analysis(
-        text=text,
-        lang=lang,
-        tokens=tuple(tokens),
-        clauses=tuple(clause_list),
-        negators=tuple(sorted(negators)),
-        opinions=tuple(found),
+        text=view.text,
+        lang=view.lang,
+        tokens=view.tokens,
+        clauses=view.clauses,
+        negators=view.negators,
+        opinions=view.opinions,
         findings=tuple(accepted),
         reserve=tuple(reserve),
-        overall=whole_text,
-        used_negators=frozenset(used),
+        overall=overall,
+        mood=mood,
+        used_negators=view.used_negators,
     )
+
+
+def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
+    """What is reported, and what is kept for a second look."""
+    learned, reserve = _learned(view, models)
+    accepted = _helped_out(view, models, learned)
+    return accepted, [f for f in reserve if not _overlaps(f.aspect, accepted)]
+
+
+def _learned(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
+    """What the models stand for, and what is worth a second look."""
+    decision = models.decision
+    firsts = [clause.first for clause in view.clauses]
+    made = candidacies(view, models.tagger, models.polarity)
+    found = [
+        Aspect(
+            term=view.text[each.start : each.end],
+            start=each.start,
+            end=each.end,
+            first=each.candidate.first,
+            last=each.candidate.last,
+            clause=bisect_right(firsts, each.candidate.first) - 1,
+            termness=round(each.candidate.probability, 3),
+        )
+        for each in made
+    ]
+    accepted: list[Finding] = []
+    reserve: list[Finding] = []
+    for aspect, each, (clause, nearest) in zip(
+        found, made, polarity.ruled(view, found), strict=True
+    ):
+        if view.domain not in decision.domains:
+            each = replace(each, said=polarity.backed(each.said, clause))
+        word, likely = decision.polarity(each)
+        sure = decision.confidence(each, word, likely)
+        learned = polarity.learned(view, aspect, word, likely, round(sure, 3), (nearest, clause))
+        finding = Finding(aspect, aspect.termness, learned, nearest)
+        if sure >= decision.accept:
+            accepted.append(finding)
+        elif sure >= decision.reserve:
+            reserve.append(finding)
+    return accepted, reserve
+
+
+def _helped_out(view: View, models: LanguageModels, learned: list[Finding]) -> list[Finding]:
+    """The learned findings and, beside them, the noun phrases that the rules see judged."""
+    by_rule: list[Finding] = []
+    bar = _RULE_ACCEPT[view.domain in models.decision.domains]
+    windows = Windows(view)
+    found = aspects.find(view)
+    for aspect, (clause, nearest) in zip(found, polarity.ruled(view, found), strict=True):
+        linked = min(1.0, abs(clause.score) / _FULL_LINK)
+        strength = aspect.termness * (_UNLINKED + (1.0 - _UNLINKED) * linked)
+        if clause.opinion is None or strength < bar or _overlaps(aspect, learned):
+            continue
+        said = models.polarity.aspect(windows.at(aspect.first), aspect.start, aspect.end)
+        said = polarity.backed(said, clause)
+        likely = max(said)
+        word = LABELS[said.index(likely)]
+        sure = round(_RULE_TRUST * strength, 3)
+        reading = polarity.learned(view, aspect, word, likely, sure, (nearest, clause))
+        by_rule.append(Finding(aspect, sure, reading, nearest))
+        if len(by_rule) == MOST:
+            break
+    return sorted([*learned, *by_rule], key=lambda finding: finding.aspect.start)
+
+
+def _overlaps(aspect: Aspect, findings: Sequence[Finding]) -> bool:
+    return any(
+        other.aspect.start < aspect.end and aspect.start < other.aspect.end for other in findings
+    )
+
+
+def _judged_as(view: View, finding: Finding, whole: Reading) -> Finding:
+    sure, likely = finding.clause_reading.confidence, whole.confidence
+    readings = (finding.nearest_reading, whole)
+    learned = polarity.learned(view, finding.aspect, whole.polarity, likely, sure, readings)
+    return replace(finding, clause_reading=learned)
 
 
 class AnalysisCache:
@@ -176,7 +163,7 @@ class AnalysisCache:
 
     def __init__(
         self,
-        read: Callable[[str, str | None], Analysis] = analyse,
+        read: Read,
         max_texts: int = 512,
         max_chars: int = 1_000_000,
     ) -> None:
@@ -185,18 +172,22 @@ class AnalysisCache:
         self._max_texts = max_texts
         self._max_chars = max_chars
         self._chars = 0
-        self._known: OrderedDict[tuple[str, str | None], Analysis] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str | None, str | None, Given], Analysis] = (
+            OrderedDict()
+        )
         self._lock = threading.Lock()
 
-    def __call__(self, text: str, lang: str | None) -> Analysis:
+    def __call__(
+        self, text: str, lang: str | None, domain: str | None = None, given: Given = None
+    ) -> Analysis:
         """The analysis of a text, from the store or made now."""
-        key = (text, lang)
+        key = (text, lang, domain, given)
         with self._lock:
             known = self._known.get(key)
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        made = self._read(text, lang)
+        made = self._read(text, lang, domain, given)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made
@@ -204,6 +195,6 @@ class AnalysisCache:
             while self._known and (
                 len(self._known) > self._max_texts or self._chars > self._max_chars
             ):
-                (old, _), _ = self._known.popitem(last=False)
+                (old, *_), _ = self._known.popitem(last=False)
                 self._chars -= len(old)
         return made

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from absa.offline import debate, reading, reviews, stage1
-from absa.offline.analysis import AnalysisCache, analyse
+from absa.offline import conflict, debate, personas, reading, reviews, stage1
+from absa.offline.analysis import Analyser, AnalysisCache, Read
 from absa.offline.model import Analysis
 
 _INDEPENDENT: dict[str, Callable[[Analysis], dict[str, Any]]] = {
@@ -14,12 +14,16 @@ _INDEPENDENT: dict[str, Callable[[Analysis], dict[str, Any]]] = {
     "atsa": stage1.atsa,
     "validator": stage1.validator,
     "extract": stage1.extract,
+    **conflict.PERSPECTIVES,
 }
 _REVIEWS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
     "judge": debate.judge,
     "ate_review": reviews.ate_review,
     "atsa_review": reviews.atsa_review,
     "validator_review": reviews.validator_review,
+    "persona": personas.turn,
+    "persona_judge": personas.judge,
+    **conflict.REVIEWERS,
 }
 
 
@@ -29,9 +33,9 @@ class OfflineAnalyst:
     Answers depend on the role and its inputs alone; the object may be shared between threads.
     """
 
-    def __init__(self, read: Callable[[str, str | None], Analysis] = analyse) -> None:
-        """Take another ``read`` to put a better analyser under the same roles."""
-        self._analysis = AnalysisCache(read)
+    def __init__(self, read: Read | None = None) -> None:
+        """Take another ``read`` to put another analyser under the same roles."""
+        self._analysis = AnalysisCache(read or Analyser())
 
     def answer(self, role: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The agent's answer as JSON values.
@@ -39,13 +43,16 @@ class OfflineAnalyst:
         Args:
             role: The agent's name; a name that is none of the known ones with a ``persona``
                 among its inputs speaks in the debate.
-            inputs: ``text``, ``lang`` and what the role sees of the others.
+            inputs: ``text``, ``lang``, ``domain`` and what the role sees of the others.
 
         Raises:
             ValueError: The role is unknown and no persona describes it.
         """
-        text, lang = reading.word(inputs.get("text")), inputs.get("lang")
-        analysis = self._analysis(text, lang if isinstance(lang, str) else None)
+        text = reading.word(inputs.get("text"))
+        lang, domain = (reading.word(inputs.get(name)) or None for name in ("lang", "domain"))
+        given = inputs.get("given_aspects")
+        terms = tuple(map(str, given)) if isinstance(given, list | tuple) else None
+        analysis = self._analysis(text, lang, domain, terms)
         if role in _INDEPENDENT:
             return _INDEPENDENT[role](analysis)
         if role in _REVIEWS:

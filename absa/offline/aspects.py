@@ -1,4 +1,7 @@
-"""Aspect candidates: noun phrases that reviewers judge."""
+"""Aspect candidates by rule: noun phrases that reviewers judge.
+
+They help the tagger out, most of all where a text is about something it was not trained on.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from collections.abc import Sequence
 
 from absa.offline import english
 from absa.offline.lexicon import Lexicon, lexicon
-from absa.offline.model import Aspect, Clause, Token
-from absa.offline.opinions import Hit
+from absa.offline.model import Aspect, Token, View
 
 _NOUN = frozenset({"NNG", "NNP", "SL", "XR"})
 _SUBJECT = frozenset("은 는 이 가 도 을 를 께서 만 ᆫ 의 와 과 에".split())
@@ -39,13 +41,24 @@ def _english_termness(token: Token, words: Lexicon) -> float:
     return _UNKNOWN
 
 
-def find_english(
-    text: str, tokens: Sequence[Token], clauses: Sequence[Clause], hits: Sequence[Hit]
+def find(view: View) -> list[Aspect]:
+    """The noun phrases of a text, in its order."""
+    opinion_at = {
+        index
+        for opinion in view.opinions
+        if not opinion.weak
+        for index in range(opinion.first, opinion.last)
+    }
+    firsts = [clause.first for clause in view.clauses]
+    find_in = _find_korean if view.lang == "ko" else _find_english
+    return find_in(view.text, view.tokens, opinion_at, firsts)
+
+
+def _find_english(
+    text: str, tokens: Sequence[Token], opinion_at: set[int], firsts: Sequence[int]
 ) -> list[Aspect]:
     """Runs of words that are usually part of aspect terms."""
     words = lexicon("en")
-    opinion_at = {index for hit in hits if not hit.weak for index in range(hit.first, hit.last)}
-    firsts = [clause.first for clause in clauses]
     termness = [_english_termness(token, words) for token in tokens]
     for index, token in enumerate(tokens):
         if index in opinion_at and termness[index] < 0.5:
@@ -88,7 +101,6 @@ def find_english(
                 end,
                 _clause_of(index, firsts),
                 head if end - index == 1 else min(1.0, head + 0.1),
-                marked=index > 0 and tokens[index - 1].lemma in _DETERMINERS,
             )
         )
         index = last
@@ -106,13 +118,11 @@ def _korean_termness(token: Token, words: Lexicon) -> float:
     return _UNKNOWN
 
 
-def find_korean(
-    text: str, tokens: Sequence[Token], clauses: Sequence[Clause], hits: Sequence[Hit]
+def _find_korean(
+    text: str, tokens: Sequence[Token], opinion_at: set[int], firsts: Sequence[int]
 ) -> list[Aspect]:
     """Noun compounds, with the suffix 감 or 성 but without particles and the plural 들."""
     words = lexicon("ko")
-    opinion_at = {index for hit in hits if not hit.weak for index in range(hit.first, hit.last)}
-    firsts = [clause.first for clause in clauses]
     aspects: list[Aspect] = []
     index = 0
     while index < len(tokens):
@@ -193,6 +203,4 @@ def _trim(
         head = 0.35
     if last - start > 1:
         head = min(1.0, head + 0.1)
-    return Aspect(
-        term, start_char, end_char, start, last, _clause_of(start, firsts), head, marked=marked
-    )
+    return Aspect(term, start_char, end_char, start, last, _clause_of(start, firsts), head)

@@ -46,6 +46,10 @@ def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     for item in reading.sentiments(inputs.get("stage1")):
         term, polarity = item["aspect_term"], reading.polarity(item["polarity"])
         finding = lens.find(analysis, term)
+        if finding is None and item.get("is_backfilled"):
+            # Added by the contrast rule, but nothing in the text speaks of it as an aspect.
+            edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
+            continue
         if finding is None or finding.nearest_reading.opinion is None:
             own = reading.word(item.get("evidence"))
             if _absent(term, analysis, item) and (not own or own not in analysis.text):

@@ -1,8 +1,8 @@
 """What the analyser knows about one text: tokens, clauses, opinions, aspects, readings.
 
 An :class:`Analysis` is the seam of the package. It is computed once per text, is never changed
-afterwards, and every role reads it through its own lens. A better analyser (a trained tagger, say)
-has to produce the same value and nothing else.
+afterwards, and every role reads it through its own lens. Another analyser has to produce the same
+value and nothing else.
 """
 
 from __future__ import annotations
@@ -63,9 +63,27 @@ class Opinion:
     weak: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """The surface of a text, before any aspect is looked for: what the learned models read.
+
+    ``negators`` are token indices; ``domain`` is what the reader was told, if anything. Views are
+    compared by identity, so that what is computed from one can be kept beside it cheaply.
+    """
+
+    text: str
+    lang: str
+    tokens: tuple[Token, ...] = ()
+    clauses: tuple[Clause, ...] = ()
+    opinions: tuple[Opinion, ...] = ()
+    negators: tuple[int, ...] = ()
+    used_negators: frozenset[int] = frozenset()
+    domain: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """A noun phrase that may be a target of opinion; ``termness`` is how often such words are."""
+    """Words that may name an aspect; ``termness`` is how likely exactly these words do."""
 
     term: str
     start: int
@@ -74,7 +92,6 @@ class Aspect:
     last: int
     clause: int
     termness: float
-    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,8 @@ class Analysis:
     findings: tuple[Finding, ...] = ()
     #: Plausible aspects below the bar of the first stage: what a second look may add.
     reserve: tuple[Finding, ...] = ()
-    #: What the text says as a whole, where no aspect is named.
+    #: What the text says as a whole, where no aspect is named and that is to be reported.
     overall: Reading | None = None
+    #: P(positive), P(negative), P(neutral) of the text as a whole.
+    mood: tuple[float, float, float] | None = None
     used_negators: frozenset[int] = field(default_factory=frozenset)

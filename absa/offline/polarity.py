@@ -1,10 +1,13 @@
-"""Which opinion speaks of which aspect, and what they add up to."""
+"""Which opinion speaks of which aspect, what they add up to, and the words for what was learned."""
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from absa.offline.lexicon import lexicon
 from absa.offline.model import (
     ADDITIVE,
     NEGATIVE,
@@ -15,7 +18,9 @@ from absa.offline.model import (
     Opinion,
     Reading,
     Token,
+    View,
 )
+from absa.offline.sentiment import Probabilities
 
 _NEUTRAL_BAND = 0.06
 #: Share of an opinion that reaches an aspect in the next clause, and past a modified noun.
@@ -23,6 +28,12 @@ _NEXT_CLAUSE = 0.4
 _CLAIMED = 0.15
 #: What is left of it beyond each other aspect that stands between.
 _BEYOND = 0.45
+#: From this probability of neutral on a text judges nothing.
+_NOTHING_SAID = 0.8
+#: What a full score of the rules adds to a learned log-probability.
+_BACKING = 1.5
+#: A letter of a word; the single consonants and vowels of ㅋㅋ are none.
+_WORDS = re.compile(r"[^\W\d_ㄱ-ㅣ]")
 _JOINING = frozenset({",", "and", "or", "&", "the", "a", "an", "및", "그리고", "와", "과", "하고"})
 
 
@@ -188,26 +199,76 @@ def _neighbours(clause: int, clauses: Sequence[Clause], aspect_clauses: set[int]
     return found
 
 
-def overall(clauses: Sequence[Clause], opinions: Sequence[Opinion]) -> Reading | None:
-    """What a text says as a whole: its opinions added up, emoticons only where nothing else is."""
-    strong = [opinion for opinion in opinions if not opinion.weak] or list(opinions)
-    if not strong:
-        return None
-    score = sum(opinion.score for opinion in strong)
-    polarity = polarity_of(score)
+def learned(
+    view: View,
+    aspect: Aspect,
+    polarity: str,
+    likely: float,
+    sure: float,
+    readings: Sequence[Reading],
+) -> Reading:
+    """The learned polarity of an aspect, with the words of the text that bear it out.
+
+    They are the opinion that the rules link to the aspect, if it is of that polarity, else another
+    one of its clause, else the clause itself.
+    """
+    clause = view.clauses[aspect.clause]
     if polarity == NEUTRAL:
+        return Reading(NEUTRAL, 0.0, sure, clause.start, clause.end)
+    linked = [reading.opinion for reading in readings if reading.opinion is not None]
+    nearby = [opinion for opinion in view.opinions if opinion.clause == aspect.clause]
+    agreeing = _agreeing([*linked, *nearby], polarity)
+    best = agreeing[0] if agreeing else _whole(view, clause, aspect.clause, polarity, likely)
+    score = likely if polarity == POSITIVE else -likely
+    return Reading(polarity, score, sure, best.start, best.end, best, tuple(agreeing or [best]))
+
+
+def ruled(view: View, found: Sequence[Aspect]) -> list[tuple[Reading, Reading]]:
+    """What the rules read about each aspect: its clause added up, and the nearest words."""
+    return read_aspects(
+        view.tokens,
+        view.clauses,
+        found,
+        view.opinions,
+        view.lang,
+        lexicon(view.lang).function_words,
+    )
+
+
+def backed(said: Probabilities, ruled: Reading) -> Probabilities:
+    """Learned probabilities with the weight of the rules' reading added to them."""
+    push = _BACKING * max(-1.0, min(1.0, ruled.score))
+    positive, negative = said[0] * math.exp(push), said[1] * math.exp(-push)
+    total = positive + negative + said[2]
+    return positive / total, negative / total, said[2] / total
+
+
+def _agreeing(opinions: Sequence[Opinion], polarity: str) -> list[Opinion]:
+    wanted = polarity == POSITIVE
+    return [opinion for opinion in opinions if (opinion.score > 0) == wanted]
+
+
+def _whole(view: View, clause: Clause, number: int, polarity: str, likely: float) -> Opinion:
+    """A clause that says something without a word of the lexicon, as an opinion of its own."""
+    score = likely if polarity == POSITIVE else -likely
+    words = view.text[clause.start : clause.end]
+    return Opinion(words, clause.start, clause.end, clause.first, clause.last, number, score)
+
+
+def overall(view: View, said: Probabilities) -> Reading | None:
+    """What a text says as a whole; nothing where it judges nothing."""
+    positive, negative, neutral = said
+    if neutral >= _NOTHING_SAID or not (view.opinions or _WORDS.search(view.text)):
         return None
+    likely, polarity = max((positive, POSITIVE), (negative, NEGATIVE))
+    agreeing = _agreeing([opinion for opinion in view.opinions if not opinion.weak], polarity)
+    last = len(view.clauses) - 1
     best = max(
-        (opinion for opinion in strong if (opinion.score > 0) == (score > 0)),
+        agreeing or [_whole(view, view.clauses[last], last, polarity, likely)],
         key=lambda opinion: abs(opinion.score),
     )
-    conflict = any((opinion.score > 0) != (score > 0) for opinion in strong)
+    score = likely if polarity == POSITIVE else -likely
+    confidence = round(likely, 3)
     return Reading(
-        polarity,
-        score,
-        _confidence(min(1.0, abs(best.score)), conflict),
-        best.start,
-        best.end,
-        best,
-        tuple(strong),
+        polarity, score, confidence, best.start, best.end, best, tuple(agreeing or [best])
     )

@@ -15,8 +15,8 @@ from absa.offline.model import (
     Analysis,
     Finding,
 )
-from absa.offline.polarity import polarity_of
 from absa.offline.reading import key
+from absa.offline.sentiment import LABELS
 
 _MAX_RISKS = 20
 
@@ -223,20 +223,19 @@ def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def sentence_label(analysis: Analysis) -> tuple[str, float] | None:
-    """The label of the whole text where its opinions leave little doubt."""
-    plus = sum(o.score for o in analysis.opinions if o.score > 0 and not o.weak)
-    minus = -sum(o.score for o in analysis.opinions if o.score < 0 and not o.weak)
-    if max(plus, minus) < 0.4:
+    """The label of the whole text: mixed where aspects are judged both ways, else its mood."""
+    if analysis.mood is None:
         return None
-    if min(plus, minus) >= 0.4:
-        named = {
-            finding.clause_reading.polarity
-            for finding in analysis.findings
-            if finding.clause_reading.opinion
-        }
-        return (MIXED, 0.6) if {POSITIVE, NEGATIVE} <= named else None
-    confidence = 0.5 + 0.2 * min(1.0, abs(plus - minus))
-    return polarity_of(plus - minus), round(confidence, 3)
+    named = {
+        finding.clause_reading.polarity
+        for finding in analysis.findings
+        if finding.clause_reading.opinion
+    }
+    likely = max(analysis.mood)
+    label = LABELS[analysis.mood.index(likely)]
+    if {POSITIVE, NEGATIVE} <= named:
+        return MIXED, round(1.0 - likely / 2, 3)
+    return label, round(likely, 3)
 
 
 def validator(analysis: Analysis) -> dict[str, Any]:

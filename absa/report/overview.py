@@ -42,6 +42,12 @@ class Shown:
         return self.directory.name
 
     @property
+    def is_conflict_review(self) -> bool:
+        """Whether the run held a conflict review."""
+        settings = self.directory.manifest.get("settings") or {}
+        return (settings.get("pipeline") or {}).get("protocol") == "conflict_review"
+
+    @property
     def failed(self) -> int:
         """Samples that could not be analysed."""
         return sum(e.get("uid") is not None for e in self.directory.errors)
@@ -71,6 +77,9 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _problems(runs),
         _tiles(runs[0]) if len(runs) == 1 else _headline_table(runs),
         _section("Fixed and broken", FIX_BREAK, runs, _fix_break),
+        _section("The conflict review", CONFLICT, runs, _conflict)
+        if any(run.is_conflict_review for run in runs)
+        else None,
         _section("The override gate", GATE, runs, _gate),
         _section("Adopting Stage 2", ADOPT, runs, _adoption),
         _section("The Moderator's rules", MODERATOR, runs, _rules),
@@ -87,6 +96,10 @@ def overview(runs: Sequence[Shown]) -> Markup:
 FIX_BREAK = (
     "Each sample's tuples, and its label, before and after the debate. Fixed: wrong in Stage 1 and "
     "right in the end; broke: the other way round. Tuples are right if they are exactly the gold's."
+)
+CONFLICT = (
+    "Tuples of the three perspectives that contradict or overlap each other, or that a rule "
+    "doubts, go to three reviewers; the arbiter takes what at least two of them want."
 )
 GATE = (
     "Each aspect that the debate spoke of is judged; the first condition that holds decides. "
@@ -355,6 +368,28 @@ def _outcomes(name: str, key: str, found: Any, run: Shown) -> Markup:
     ]
     gain = _signed(found["fix"] - found["break"], 0)
     return el("tr", el("th", name, scope="row"), cells, el("td", el("b", gain)))
+
+
+def _conflict(run: Shown) -> Markup:
+    tally = run.tally
+    if not run.is_conflict_review:
+        return el("p", "There was no conflict review.", class_="quiet")
+    steps = [
+        Bar("Samples analysed", "samples", tally.samples),
+        Bar("Samples with a tuple in doubt", "in doubt", tally.in_doubt, strong=True),
+    ]
+    rows = [
+        Bar(name, case, tally.cases[case], case == "majority")
+        for case, name in words.ARBITER.items()
+        if tally.cases[case]
+    ]
+    reviewed = f"{tally.reviewed_tuples:,} tuples reviewed, {tally.changed_tuples:,} changed"
+    return el(
+        "div",
+        bars(steps, tally.samples),
+        el("h4", reviewed),
+        bars(rows, tally.reviewed_tuples) if rows else None,
+    )
 
 
 def _gate(run: Shown) -> Markup:

@@ -14,15 +14,17 @@ from absa.report import words
 from absa.report.gold import Comparison, side_by_side
 from absa.report.reading import Entry
 from schemas.output import FinalOutput
-from schemas.records import CallRecord, Correction, GateRecord
+from schemas.records import ArbiterAction, CallRecord, Correction, GateRecord
 from schemas.settings import OverrideSettings
 
 _RULE = re.compile(r"(?=\bRule[A-Z]: )")
 # Parts of an output that other protocols add, shown as they are.
 _EXTRAS = (
+    "candidates",
     "conflict_flags",
     "validator_risks",
     "review_actions",
+    "discarded_actions",
     "arbiter_actions",
     "flagged_tuple_ids",
 )
@@ -121,10 +123,13 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
             "gate": [_gate(r, output, settings) for r in output.meta.override_gate],
             "moderator": _moderator(output),
             "log": [
-                _correction(entry, event.text)
-                for entry, event in zip(
-                    output.meta.correction_applied_log, events[:size], strict=True
-                )
+                *(
+                    _correction(entry, event.text)
+                    for entry, event in zip(
+                        output.meta.correction_applied_log, events[:size], strict=True
+                    )
+                ),
+                *(_decided(action, output) for action in output.meta.arbiter_actions),
             ],
             "risks": [
                 list(output.stage1_validator.issues),
@@ -295,6 +300,21 @@ def _correction(entry: Correction, text: str) -> dict[str, Any]:
             "applied": entry.applied,
             "text": text,
             "provenance": entry.provenance,
+        }
+    )
+
+
+def _decided(action: ArbiterAction, output: FinalOutput) -> dict[str, Any]:
+    event = show.arbiter_event(action, output)
+    votes = ", ".join(f"{actor} {vote}" for actor, vote in action.votes.items())
+    return _lean(
+        {
+            "source": "arbiter",
+            "type": action.action_type,
+            "aspect": event.aspect if event else None,
+            "applied": action.applied,
+            "text": event.text if event else f"{action.target_tuple_ids[0]} was kept",
+            "provenance": votes,
         }
     )
 

@@ -103,6 +103,10 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
+    cases: Counter[str] = field(default_factory=Counter)
+    in_doubt: int = 0
+    reviewed_tuples: int = 0
+    changed_tuples: int = 0
     pairs: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     nodes: dict[str, NodeCost] = field(default_factory=lambda: defaultdict(NodeCost))
@@ -128,6 +132,10 @@ class Tally:
             self.adoption[meta.adopt_decision, meta.adopt_reason] += 1
         if output.moderator:
             self.rules.update(output.moderator.applied_rules)
+        self.in_doubt += bool(meta.conflict_flags or meta.validator_risks)
+        self.reviewed_tuples += len(meta.arbiter_actions)
+        self.changed_tuples += sum(a.applied for a in meta.arbiter_actions)
+        self.cases.update(a.case for a in meta.arbiter_actions)
         for call in output.process_trace:
             self.nodes[call.node].add(call)
         if found.pair_outcome:

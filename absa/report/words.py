@@ -34,6 +34,13 @@ NOT_ADOPTED = {
     "ev_below_threshold": "Evidence value too low",
     "conflict_blocked": "Blocked by a conflict",
 }
+ARBITER = {
+    "majority": "Two or more reviewers agreed",
+    "merge_refused": "A merge of different polarities, refused",
+    "flip_drop_keep": "One flip, one drop, one keep",
+    "no_majority": "No two agreed: kept and marked",
+    "asked": "No two agreed: the model decided",
+}
 OUTCOMES = {
     "fix": "Fixed",
     "break": "Broke",

@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,27 +16,32 @@ from typing import Any
 from absa.aux_hf import with_signal
 from absa.backends import make_backend
 from absa.backends.cache import CachedBackend, default_path
+from absa.backends.meter import Budget, MeteredBackend, Spent, StopRun
 from absa.data import BadLine, DataError, detect_format, read_samples
 from absa.data.source import Source
 from absa.database import StorageError
 from absa.demos import Demos
+from absa.memory import open_memory
 from absa.prices import cost_of
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.identity import RunMismatch, differences, file_sha256, identity, versions
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Finished, Journal, Totals
+from absa.runs.loop import Spread
 from absa.scorecard import scorecard
 from graph import build
 from graph.build import Graph
 from schemas.backend import Backend
 from schemas.errors import BackendError, InputError
+from schemas.memory import Recall
 from schemas.output import FinalOutput
 from schemas.sample import Sample
-from schemas.settings import AuxHfSettings, BackendSettings, Settings
+from schemas.settings import AuxHfSettings, BackendSettings, MemorySettings, Settings
 
 MANIFEST = "manifest.json"
 SCRATCH = "scratch.db"
-_STAGGER_S = 0.004
+# Annotated data is evaluated, whether or not it says which split it is.
+UNNAMED_SPLIT = "evaluated"
 LOCK = ".lock"
 
 
@@ -65,6 +70,11 @@ class RunPlan:
     fail_on_error: int | float | None = None
     format: str | None = None
     columns: dict[str, str] | None = None
+    # Judge the terms of the data's gold instead of searching for aspects.
+    given_aspects: bool = False
+    budget: Budget = Budget()
+    # A replay: what memory held for each sample and seed.
+    recalls: Mapping[tuple[str, int], Recall] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,7 @@ def describe_data(plan: RunPlan) -> dict[str, Any]:
         "sha256": file_sha256(plan.data),
         "format": plan.format or detect_format(plan.data),
         "columns": plan.columns,
+        **({"given_aspects": True} if plan.given_aspects else {}),
     }
 
 
@@ -314,12 +325,22 @@ class _Run:
         settings = self._plan.settings
         asked = settings.backend.model_copy(update={"seed": seed})
         backend = self._backend_for(asked)
+        meter = None
+        if asked.kind == "openai":
+            totals = self._totals
+            spent = Spent(
+                totals.calls, totals.prompt_tokens, totals.completion_tokens, totals.cost_usd
+            )
+            backend = meter = MeteredBackend(backend, self._plan.budget, spent)
         cache = self._cached(backend, asked)
         demos = Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples()))
+        replayed = settings.backend.kind == "replay"
+        # A replay is told what was recalled, and must not be remembered a second time.
+        memory = MemorySettings() if replayed else settings.pipeline.memory
         try:
-            await self._pool(
-                build(settings.pipeline, cache or backend), seed, demos, cache, first, todo
-            )
+            with open_memory(memory) as store:
+                graph = build(settings.pipeline, cache or backend, store=store)
+                await self._pool(graph, seed, demos, cache, meter, first, todo)
         finally:
             if cache is not None:
                 cache.close()
@@ -338,6 +359,7 @@ class _Run:
         seed: int,
         demos: Demos,
         cache: CachedBackend | None,
+        meter: MeteredBackend | None,
         first: tuple[int, Sample],
         rest: Iterator[tuple[int, Sample]],
     ) -> None:
@@ -349,35 +371,71 @@ class _Run:
                 return None
             return waiting.pop() if waiting else next(rest, None)
 
-        async def work() -> None:
-            while (item := take()) is not None:
-                position, sample = item
-                shown = demos.for_text(sample.text)
-                aux_hf = self._plan.settings.aux_hf
-                record = await analyse(graph, sample, position, seed, shown, aux_hf)
-                self._touch()
-                await asyncio.wrap_future(self._journal.add(record))
-                if cache is not None and record.status == "done":
-                    cache.forget(sample.uid)
-                self._totals = self._totals.plus(record)
-                self._check_failures()
-                self._tell()
+        async def save(record: Finished) -> None:
+            await asyncio.wrap_future(self._journal.add(record))
+            if cache is not None and record.status == "done":
+                cache.forget(record.uid)
+            self._totals = self._totals.plus(record)
+            self._check_failures()
+            self._tell()
 
-        async def work_or_end(number: int) -> None:
-            # Workers that start together would wake together at every answer, and queue for Python.
-            await asyncio.sleep(number * _STAGGER_S)
+        async def work() -> None:
+            saving: asyncio.Task[None] | None = None
+            try:
+                while (item := take()) is not None:
+                    position, sample = item
+                    async with spread.start():
+                        if self._control.draining:
+                            break
+                        shown = demos.for_text(sample.text)
+                        aux_hf = self._plan.settings.aux_hf
+                        if self._plan.given_aspects:
+                            sample = sample.model_copy(update={"given_aspects": sample.terms})
+                        record = await analyse(
+                            graph,
+                            sample,
+                            position,
+                            seed,
+                            shown,
+                            aux_hf,
+                            self._known_to_memory(sample, seed),
+                        )
+                    if meter is not None:
+                        record = record.with_spent(meter.take(sample.uid))
+                    self._touch()
+                    # The next sample starts while this one is being written.
+                    if saving is not None:
+                        await saving
+                    saving = asyncio.create_task(save(record))
+            finally:
+                if saving is not None:
+                    await saving
+
+        async def work_or_end() -> None:
             try:
                 await work()
+            except StopRun as stop:
+                self._control.drain(str(stop))
             except Exception as error:
                 self._control.drain(str(error))
                 raise
 
         size = self._plan.concurrency or self._plan.settings.backend.max_concurrency
-        self._control.tasks = {asyncio.create_task(work_or_end(n)) for n in range(size)}
+        spread = Spread(size)
+        self._control.tasks = {asyncio.create_task(work_or_end()) for _ in range(size)}
         results = await asyncio.gather(*self._control.tasks, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+    def _known_to_memory(self, sample: Sample, seed: int) -> dict[str, Any]:
+        """What a graph with memory is given besides."""
+        if self._plan.settings.pipeline.memory.condition == "off":
+            return {}
+        return {
+            "split": sample.split or (UNNAMED_SPLIT if sample.aspects is not None else None),
+            "memory_recall": self._plan.recalls.get((sample.uid, seed)),
+        }
 
     def _check_failures(self) -> None:
         """Stop when more failed than the user accepts."""
@@ -457,6 +515,7 @@ async def analyse(
     seed: int,
     demos: list[dict[str, Any]],
     aux_hf: AuxHfSettings,
+    known_to_memory: Mapping[str, Any],
 ) -> Finished:
     """One sample through the graph: a record, or an error with what is known about it."""
     given = {
@@ -465,6 +524,8 @@ async def analyse(
         "lang": sample.lang,
         "domain": sample.domain,
         "demos": demos,
+        "given_aspects": sample.given_aspects,
+        **known_to_memory,
     }
     try:
         output = await output_of(graph, given)
@@ -472,7 +533,7 @@ async def analyse(
             # All computation: in a thread, so that calls under way are not held up.
             output = await asyncio.to_thread(with_signal, output, aux_hf)
         return record_of(output, sample, position, seed)
-    except StorageError:  # no fault of the sample
+    except (StorageError, StopRun):  # no fault of the sample
         raise
     except Exception as error:  # one bad sample must not end the batch; it is recorded
         return Finished(seed, sample.uid, position, error=describe_error(error, sample, seed))

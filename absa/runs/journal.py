@@ -10,10 +10,11 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from absa.backends.meter import Spent
 from absa.database import Database
 
 FILE = "journal.db"
@@ -49,6 +50,18 @@ class Finished:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float | None = 0.0
+
+    def with_spent(self, spent: Spent) -> Finished:
+        """A failure with what it cost; a result knows its own calls."""
+        if self.status == "done":
+            return self
+        return replace(
+            self,
+            calls=spent.calls,
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
+            cost_usd=spent.cost_usd,
+        )
 
     @property
     def status(self) -> str:

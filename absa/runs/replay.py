@@ -15,6 +15,7 @@ from absa.runs.engine import MANIFEST, Control, Progress, RunPlan, RunReport, ru
 from absa.runs.identity import RunMismatch, file_sha256
 from schemas.backend import Backend
 from schemas.errors import InputError
+from schemas.memory import Recall
 from schemas.settings import BackendSettings, Settings
 
 SAMPLES = "samples.jsonl"
@@ -75,6 +76,14 @@ class Recorded:
                 seen.add(output["uid"])
                 yield sample_line(output, card)
 
+    def recalls(self) -> dict[tuple[str, int], Recall]:
+        """What memory held for each sample, where there was one."""
+        return {
+            (output["uid"], output["meta"]["seed"]): Recall.model_validate(memory["recall"])
+            for output in _records(self.directory / OUTPUTS)
+            if (memory := output["meta"].get("memory"))
+        }
+
 
 def sample_line(output: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, Any]:
     """A sample as a line of data. What it does not have is left out."""
@@ -85,6 +94,7 @@ def sample_line(output: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str,
         "lang": output["lang"],
         "domain": card["domain"],
         "split": card["split"],
+        "given_aspects": output["meta"].get("given_aspects"),
         "label": gold.get("label"),
         "aspects": gold.get("aspects"),
         "incomplete_gold": gold.get("incomplete") or None,
@@ -139,7 +149,14 @@ async def replay(
     if out.resolve() == recorded.directory.resolve():
         raise RunMismatch(f"{out} is the recorded run itself: give another --out")
     data = _write_samples(recorded, out)
-    plan = RunPlan(data=data, out=out, settings=settings, seeds=recorded.seeds, format="jsonl")
+    plan = RunPlan(
+        data=data,
+        out=out,
+        settings=settings,
+        seeds=recorded.seeds,
+        format="jsonl",
+        recalls=recorded.recalls() if settings.pipeline.memory.condition != "off" else {},
+    )
     return await run(
         plan, control=control or Control(), on_progress=on_progress, backend_for=_answers
     )

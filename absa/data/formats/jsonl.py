@@ -11,7 +11,9 @@ from absa.data.problems import BadLine, BadRowError, shown
 from absa.data.rows import RawAspect, RawSample, each_line
 from absa.data.source import Source
 
-ROW_KEYS = frozenset({"uid", "text", "lang", "domain", "split", "aspects", "label"})
+ROW_KEYS = frozenset(
+    {"uid", "text", "lang", "domain", "split", "aspects", "label", "given_aspects"}
+)
 # Said by data sets of the field about a row, of no use here: ignored without a word.
 ROW_EXTRAS = frozenset(
     {"id", "source", "rating", "stars", "title", "date", "url", "meta", "metadata", "notes"}
@@ -71,6 +73,7 @@ def _parse(text: str, columns: Mapping[str, str]) -> RawSample:
         split=row.get("split"),
         label=row.get("label"),
         aspects=parse_aspects(row.get("aspects"), notes),
+        given_aspects=row.get("given_aspects"),
         incomplete=bool(row.get("dropped_aspects")) or row.get("incomplete_gold") is True,
         notes=notes,
     )

@@ -1,0 +1,5 @@
+"""`python -m absa`: the command line."""
+
+from absa.cli import main
+
+main()

@@ -1,0 +1,130 @@
+"""What is spent, as it is spent; when the budget is spent or the server is gone, the run stops.
+
+Stopping is no failure of a sample: those under way get no record and are asked again, answers that
+were paid for come from the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from absa.prices import price_of
+from schemas.backend import Ask, Backend, Reply
+from schemas.errors import BackendError
+
+# So many calls in a row that could not be answered, each after all its retries: nobody is there.
+GONE_AFTER = 8
+
+
+class StopRun(RuntimeError):
+    """The run cannot or may not go on; its samples are not to blame."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend, everything before a restart included. None is no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    calls: int | None = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Calls, tokens and money; the money is None if a price is not known."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def plus(self, usage: dict[str, int], cost: float | None) -> Spent:
+        """One more call."""
+        known = self.cost_usd is not None and cost is not None
+        return replace(
+            self,
+            calls=self.calls + 1,
+            prompt_tokens=self.prompt_tokens + usage.get("prompt_tokens", 0),
+            completion_tokens=self.completion_tokens + usage.get("completion_tokens", 0),
+            cost_usd=(self.cost_usd or 0.0) + (cost or 0.0) if known else None,
+        )
+
+
+class MeteredBackend:
+    """Another backend with a meter, a budget and a circuit breaker."""
+
+    def __init__(self, inner: Backend, budget: Budget, spent: Spent) -> None:
+        """Count the calls of `inner` on top of what is `spent` already."""
+        self._inner = inner
+        self._budget = budget
+        self._total = spent
+        self._by_sample: dict[str, Spent] = {}
+        self._unanswered = 0
+        self._last_failure = ""
+
+    def take(self, uid: str) -> Spent:
+        """What a sample has cost since it was last asked about."""
+        return self._by_sample.pop(uid, Spent())
+
+    def ask(self, question: Ask) -> Reply:
+        """Answer, unless it is time to stop."""
+        self._check()
+        try:
+            reply = self._inner.ask(question)
+        except BackendError as error:
+            self._failed(question, error)
+            raise
+        self._answered(question, reply)
+        return reply
+
+    async def aask(self, question: Ask) -> Reply:
+        """Answer, unless it is time to stop."""
+        self._check()
+        try:
+            reply = await self._inner.aask(question)
+        except BackendError as error:
+            self._failed(question, error)
+            raise
+        self._answered(question, reply)
+        return reply
+
+    def _check(self) -> None:
+        if self._unanswered >= GONE_AFTER:
+            raise StopRun(
+                f"{self._unanswered} calls in a row were not answered ({self._last_failure}); "
+                "start again when the server is back, --retry-failed asks for the failed ones"
+            )
+        budget, spent = self._budget, self._total
+        if budget.calls is not None and spent.calls >= budget.calls:
+            raise StopRun(f"--budget-calls {budget.calls} is spent")
+        tokens = spent.prompt_tokens + spent.completion_tokens
+        if budget.tokens is not None and tokens >= budget.tokens:
+            raise StopRun(f"--budget-tokens {budget.tokens} is spent ({tokens} tokens)")
+        if budget.usd is None:
+            return
+        if spent.cost_usd is None:
+            raise StopRun(
+                "--budget-usd cannot be kept: the price of a model is not known; "
+                "name it in a file of your own (ABSA_PRICES)"
+            )
+        if spent.cost_usd >= budget.usd:
+            raise StopRun(f"--budget-usd {budget.usd:g} is spent (${spent.cost_usd:.4f})")
+
+    def _answered(self, question: Ask, reply: Reply) -> None:
+        self._unanswered = 0
+        self._count(question.uid, reply.usage or {}, price_of(reply.model, reply.usage))
+
+    def _failed(self, question: Ask, error: BackendError) -> None:
+        if error.unreachable:
+            self._unanswered += 1
+            self._last_failure = str(error)
+        else:
+            self._unanswered = 0
+        if error.attempts:
+            usage = error.details.get("usage") or {}
+            cost = price_of(error.details.get("model"), usage) if usage else 0.0
+            self._count(question.uid, usage, cost)
+
+    def _count(self, uid: str, usage: dict[str, int], cost: float | None) -> None:
+        self._total = self._total.plus(usage, cost)
+        self._by_sample[uid] = self._by_sample.get(uid, Spent()).plus(usage, cost)

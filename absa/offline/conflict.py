@@ -1,0 +1,143 @@
+"""The conflict review: three perspectives, three reviewers, and the arbiter where they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from absa.offline import lens, reading
+from absa.offline.model import NEUTRAL, Analysis, Finding, Reading
+from absa.offline.reading import key
+from absa.offline.stage1 import span
+
+_FLIP_REASONS = {
+    "review_a": "NEGATION_SCOPE",
+    "review_b": "STRUCTURAL_INCONSISTENT",
+    "review_c": "STRUCTURAL_INCONSISTENT",
+    "arbiter": "STRUCTURAL_INCONSISTENT",
+}
+
+
+def perspective(role: str, analysis: Analysis) -> dict[str, Any]:
+    """A: clauses with negation and contrast; B: what is implied too; C: the nearest words."""
+    triplets: list[dict[str, Any]] = []
+    for finding in lens.distinct(analysis):
+        view = finding.nearest_reading if role == "p_lit" else finding.clause_reading
+        if role == "p_neg" or view.opinion is not None:
+            triplets.append(_triplet(analysis, finding, view))
+    whole, name = analysis.overall, lens.implicit_term(analysis)
+    if role == "p_imp" and not triplets and whole is not None and name:
+        quoted = lens.evidence(analysis, whole)
+        triplets.append(
+            {
+                "aspect_term": name,
+                "aspect_ref": name,
+                "evidence": quoted,
+                "opinion_term": quoted or None,
+                "polarity": whole.polarity,
+                "span": None,
+                "confidence": whole.confidence,
+                "rationale": "an opinion without a named aspect",
+            }
+        )
+    return {"triplets": triplets}
+
+
+def _triplet(analysis: Analysis, finding: Finding, view: Reading) -> dict[str, Any]:
+    quoted = lens.evidence(analysis, view)
+    return {
+        "aspect_term": finding.aspect.term,
+        "aspect_ref": finding.aspect.term,
+        "evidence": quoted or lens.clause_text(analysis, finding),
+        "opinion_term": quoted or None,
+        "polarity": view.polarity,
+        "span": span(finding),
+        "confidence": view.confidence,
+        "rationale": "judged in its clause" if quoted else "named among judged aspects",
+    }
+
+
+def review(role: str, analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """One action per tuple in doubt: flip against the text, drop without evidence, else keep."""
+    doubted = _in_doubt(inputs)
+    candidates = [
+        item
+        for item in reading.items(inputs.get("candidates"))
+        if reading.word(item.get("tuple_id")) in doubted
+    ]
+    actions = [] if role == "review_a" else _merges(role, candidates, inputs)
+    merged = {tuple_id for action in actions for tuple_id in action["target_tuple_ids"]}
+    for item in candidates:
+        if item["tuple_id"] not in merged:
+            actions.append(_verdict(role, analysis, item))
+    return {"review_actions": actions}
+
+
+def _in_doubt(inputs: Mapping[str, Any]) -> set[str]:
+    """The tuples an action may be about: the undecided ones for the arbiter, else all flagged."""
+    if inputs.get("undecided") is not None:
+        return set(_ids(inputs["undecided"]))
+    conflicts = reading.items(inputs.get("conflict_flags"))
+    risks = reading.items(inputs.get("validator_risks"))
+    return {
+        *(tuple_id for flag in conflicts for tuple_id in _ids(flag.get("tuple_ids"))),
+        *(tuple_id for risk in risks for tuple_id in _ids([risk.get("tuple_id")])),
+    }
+
+
+def _ids(value: Any) -> list[str]:
+    given = value if isinstance(value, list) else []
+    return [tuple_id for tuple_id in given if isinstance(tuple_id, str) and tuple_id]
+
+
+def _merges(
+    role: str, candidates: list[reading.Item], inputs: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Overlapping terms with one polarity are one thing, and the longer name says which."""
+    by_id = {str(item["tuple_id"]): item for item in candidates}
+    actions = []
+    for flag in reading.items(inputs.get("conflict_flags")):
+        group = [by_id[i] for i in _ids(flag.get("tuple_ids")) if i in by_id]
+        polarities = {reading.polarity(item.get("polarity")) for item in group}
+        if flag.get("conflict_type") != "aspect_overlap" or len(group) < 2 or len(polarities) > 1:
+            continue
+        name = max((reading.word(item.get("aspect_term")) for item in group), key=len)
+        ids = [str(item["tuple_id"]) for item in group]
+        value = {"normalized_ref": name}
+        actions.append(_action("MERGE", ids, value, "SPAN_OVERLAP_MERGE", role))
+    return actions
+
+
+def _verdict(role: str, analysis: Analysis, item: reading.Item) -> dict[str, Any]:
+    ids = [str(item["tuple_id"])]
+    finding = lens.find(analysis, reading.word(item.get("aspect_term")))
+    view = None
+    if finding is not None:
+        view = finding.nearest_reading if role == "review_c" else finding.clause_reading
+    quoted = reading.word(item.get("evidence"))
+    if view is not None and view.opinion is not None and view.polarity != NEUTRAL:
+        if view.polarity != reading.polarity(item.get("polarity")):
+            value = {"polarity": view.polarity}
+            return _action("FLIP", ids, value, _FLIP_REASONS[role], role)
+    elif not key(quoted) or quoted not in analysis.text:
+        return _action("DROP", ids, None, "WEAK_EVIDENCE", role)
+    return _action("KEEP", ids, None, "KEEP_BEST_SUPPORTED", role)
+
+
+def _action(kind: str, ids: list[str], value: Any, reason: str, role: str) -> dict[str, Any]:
+    return {
+        "action_type": kind,
+        "target_tuple_ids": ids,
+        "new_value": value,
+        "reason_code": reason,
+        "actor": role.removeprefix("review_").upper(),
+    }
+
+
+PERSPECTIVES: dict[str, Callable[[Analysis], dict[str, Any]]] = {
+    role: partial(perspective, role) for role in ("p_neg", "p_imp", "p_lit")
+}
+REVIEWERS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
+    role: partial(review, role) for role in _FLIP_REASONS
+}

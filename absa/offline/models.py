@@ -1,0 +1,241 @@
+"""The learned models of the analyser: a folder with a tagger, a polarity model and a decision.
+
+``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language. The
+shipped folder has both languages; a folder that `absa train` made has those of its data, built on
+the shipped ones, which also answer for a language that it lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from absa.offline.model import NEUTRAL, View
+from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
+from absa.offline.tagger import Candidate, Tagger, disjoint
+from absa.offline.windows import Windows
+from nodes.assets import data_dir
+
+LANGUAGES = ("ko", "en")
+_CLIP = 1e-4
+#: From this probability on a candidate counts as one of those that share a text's opinions.
+_LIKELY = 0.3
+#: Beyond so many other aspects one more makes no difference.
+_COMPANY = 3.0
+#: A text has no more aspects than this.
+MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """A candidate in its text.
+
+    Attributes:
+        candidate: What the tagger says.
+        start: Where it begins, in characters.
+        end: Where it ends.
+        said: P(positive), P(negative), P(neutral), if it is an aspect.
+        others: How many other aspects the text probably has.
+    """
+
+    candidate: Candidate
+    start: int
+    end: int
+    said: Probabilities
+    others: float
+
+
+def candidacies(view: View, tagger: Tagger, polarity: PolarityModel) -> list[Candidacy]:
+    """The likeliest candidates that do not overlap, in order of the text.
+
+    What a text says as a whole, it says of its only aspect: there the two probabilities meet in
+    the middle.
+    """
+    found = _most_likely(disjoint(tagger.candidates(view)))
+    places = [(view.tokens[c.first].start, view.tokens[c.last - 1].end) for c in found]
+    likely = [place for place, c in zip(places, found, strict=True) if c.probability >= _LIKELY]
+    whole = polarity.text(view) if found and len(likely) <= 1 else None
+    expected = sum(candidate.probability for candidate in found)
+    windows = Windows(view)
+    made = []
+    for (start, end), candidate in zip(places, found, strict=True):
+        near = windows.at(candidate.first)
+        others = [place for place in likely if place != (start, end) and _inside(near, place)]
+        said = polarity.aspect(near, start, end, others)
+        if whole is not None:
+            said = _between(said, whole)
+        company = min(expected - candidate.probability, _COMPANY)
+        made.append(Candidacy(candidate, start, end, said, company))
+    return made
+
+
+def _inside(view: View, place: tuple[int, int]) -> bool:
+    return view.tokens[0].start <= place[0] and place[1] <= view.tokens[-1].end
+
+
+def _most_likely(candidates: list[Candidate]) -> list[Candidate]:
+    """At most so many of them, in their order: the work per text is bounded."""
+    if len(candidates) <= MOST:
+        return candidates
+    bar = sorted((c.probability for c in candidates), reverse=True)[MOST - 1]
+    return [c for c in candidates if c.probability >= bar][:MOST]
+
+
+def _between(one: Probabilities, other: Probabilities) -> Probabilities:
+    """The normalised geometric mean."""
+    positive, negative, neutral = (math.sqrt(a * b) for a, b in zip(one, other, strict=True))
+    total = max(positive + negative + neutral, _CLIP)
+    return positive / total, negative / total, neutral / total
+
+
+@dataclass(frozen=True)
+class Decision:
+    """When a candidate with its polarity is reported, and how sure one may be of it.
+
+    Attributes:
+        weights: Weights of :func:`evidence_of`, the constant last.
+        mentioned: How much the tagger's word counts in whether an aspect is neutral (0 to 1).
+        accept: How likely a tuple must be right to be reported.
+        reserve: How likely it must be to be kept for a second look.
+        domains: Domains that the tagger has been trained on; elsewhere rules count for more.
+        quiet: Those of them where only what is named counts: nothing unnamed is reported there.
+        stacked: Whether the tagger reads what the shipped one says.
+    """
+
+    weights: tuple[float, ...]
+    mentioned: float
+    accept: float
+    reserve: float
+    domains: tuple[str, ...]
+    quiet: tuple[str, ...]
+    stacked: bool = False
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a decision file.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            lists = {name: tuple(raw[name]) for name in ("weights", "domains", "quiet")}
+            return cls(**{**raw, **lists})
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"{path} is not a decision file") from error
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        path.write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+    def polarity(self, made: Candidacy) -> tuple[str, float]:
+        """The likeliest polarity and its probability, tagger and polarity model taken together."""
+        positive, negative, neutral = made.said
+        mixed = (1 - self.mentioned) * neutral + self.mentioned * (1 - made.candidate.judged)
+        share = (1 - mixed) / max(1 - neutral, _CLIP)
+        options = (positive * share, negative * share, mixed)
+        best = max(range(len(LABELS)), key=options.__getitem__)
+        return LABELS[best], options[best]
+
+    def confidence(self, made: Candidacy, polarity: str, likely: float) -> float:
+        """How likely the tuple of a candidate and a polarity is right."""
+        evidence = evidence_of(made, polarity, likely)
+        score = sum(w * x for w, x in zip(self.weights, evidence, strict=True))
+        return 1 / (1 + math.exp(-score))
+
+
+def _logit(probability: float) -> float:
+    clipped = min(max(probability, _CLIP), 1 - _CLIP)
+    return math.log(clipped / (1 - clipped))
+
+
+def evidence_of(made: Candidacy, polarity: str, likely: float) -> list[float]:
+    """What speaks for a tuple: the span, the polarity, the company it keeps; apart for neutral."""
+    span, judged = _logit(made.candidate.probability), _logit(made.candidate.judged)
+    facts = [span, _logit(likely), judged, made.others, 1.0]
+    nothing = [0.0] * len(facts)
+    return [*nothing, *facts] if polarity == NEUTRAL else [*facts, *nothing]
+
+
+@dataclass(frozen=True)
+class LanguageModels:
+    """The models of one language."""
+
+    tagger: Tagger
+    polarity: PolarityModel
+    decision: Decision
+
+
+class Models:
+    """The models of a folder, each language read when it is first met."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        """Take the shipped folder or another one.
+
+        Raises:
+            ValueError: if the folder holds no models.
+        """
+        self._shipped = data_dir("resources") / "models"
+        self._folder = Path(folder) if folder is not None else self._shipped
+        self._loaded: dict[str, LanguageModels] = {}
+        self._lock = threading.Lock()
+        if not any(decision_file(self._folder, lang).is_file() for lang in LANGUAGES):
+            raise ValueError(
+                f"{folder} is not a model: make one with `absa train DATA --out MODEL`"
+            )
+
+    def of(self, lang: str) -> LanguageModels:
+        """The models of ``ko`` or ``en``."""
+        with self._lock:
+            if lang not in self._loaded:
+                own = decision_file(self._folder, lang).is_file()
+                self._loaded[lang] = load(self._folder if own else self._shipped, lang)
+            return self._loaded[lang]
+
+
+def load(folder: Path, lang: str) -> LanguageModels:
+    """Read the models of one language.
+
+    Raises:
+        ValueError: if one of them is damaged or missing.
+    """
+    decision = Decision.load(decision_file(folder, lang))
+    try:
+        base = (
+            Tagger(tagger_file(data_dir("resources") / "models", lang))
+            if decision.stacked
+            else None
+        )
+        tagger = Tagger(tagger_file(folder, lang), base)
+        return LanguageModels(tagger, PolarityModel.load(polarity_file(folder, lang)), decision)
+    except OSError as error:
+        raise ValueError(f"{folder} is an incomplete model: {error}") from error
+
+
+def decision_file(folder: Path, lang: str) -> Path:
+    """Where a folder has the decision of a language."""
+    return folder / f"decision_{lang}.json"
+
+
+def tagger_file(folder: Path, lang: str) -> Path:
+    """Where a folder has the tagger of a language."""
+    return folder / f"tagger_{lang}.crf"
+
+
+def polarity_file(folder: Path, lang: str) -> Path:
+    """Where a folder has the polarity model of a language."""
+    return folder / f"polarity_{lang}.npz"
+
+
+def save(
+    folder: Path, lang: str, tagger: bytes, polarity: PolarityModel, decision: Decision
+) -> None:
+    """Write the models of one language into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tagger_file(folder, lang).write_bytes(tagger)
+    polarity.save(polarity_file(folder, lang))
+    decision.save(decision_file(folder, lang))

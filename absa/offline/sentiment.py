@@ -1,0 +1,143 @@
+"""The learned polarity of an aspect in its text, and of a whole text.
+
+Linear models over named cues (`absa.offline.cues`), kept as tables of hashed weights: a cue's name
+picks a row of three weights, one per polarity; rows are added up and go through a softmax. A model
+may hold a small network (`absa.offline.zonenet`) whose scores are added for aspects. Calibration is
+folded into the weights. Nothing here changes after loading, so one model may serve many threads.
+Training is in `absa.offline.training.sentiment`.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from absa.offline import cues
+from absa.offline.hashing import Table
+from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE, View
+from absa.offline.zonenet import ZoneNet
+
+#: The order of the three probabilities.
+LABELS = (POSITIVE, NEGATIVE, NEUTRAL)
+Probabilities = tuple[float, float, float]
+Scores = npt.NDArray[np.float32]
+
+#: The name of the row that is always added.
+BIAS = "bias"
+
+
+@dataclass(frozen=True)
+class PolarityModel:
+    """Polarity of aspects and texts of one language.
+
+    Attributes:
+        lang: ``ko`` or ``en``.
+        aspect_weights: Three weights, in the order of LABELS, for each cue of aspects.
+        text_weights: The same for the cues of texts.
+        valence: What single words say about whole texts, positive or negative; a source of cues.
+        net: The network for aspects, if the language has one.
+    """
+
+    lang: str
+    aspect_weights: Table
+    text_weights: Table
+    valence: Mapping[str, float] = field(default_factory=dict)
+    net: ZoneNet | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> PolarityModel:
+        """Read a model file.
+
+        Raises:
+            ValueError: if the file is not a polarity model.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                words = bytes(data["valence_words"]).decode("utf-8").split("\n")
+                values = data["valence_values"].tolist()
+                return cls(
+                    lang=str(data["lang"]),
+                    aspect_weights=_table(data, "aspect"),
+                    text_weights=_table(data, "text"),
+                    valence=dict(zip(words, values, strict=True)) if values else {},
+                    net=ZoneNet.from_arrays(data) if "net_keys" in data else None,
+                )
+        except (LookupError, TypeError, ValueError, EOFError, zlib.error, BadZipFile) as error:
+            raise ValueError(f"{path} is not a polarity model") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write a model file; equal models give equal bytes."""
+        arrays: dict[str, Any] = {"lang": np.array(self.lang)}
+        for name, table in (("aspect", self.aspect_weights), ("text", self.text_weights)):
+            arrays[f"{name}_keys"] = table.keys
+            arrays[f"{name}_weights"] = table.weights.astype(np.float16)
+        words = "\n".join(self.valence).encode("utf-8")
+        arrays["valence_words"] = np.frombuffer(words, np.uint8)
+        arrays["valence_values"] = np.array(list(self.valence.values()), np.float16)
+        if self.net is not None:
+            arrays.update(self.net.arrays())
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    def aspect(
+        self, view: View, start: int, end: int, others: Sequence[cues.Span] = ()
+    ) -> Probabilities:
+        """P(positive), P(negative), P(neutral) of the aspect at characters ``[start, end)``.
+
+        Args:
+            view: the text, from :func:`absa.offline.views.view_of`.
+            start: where the aspect term begins.
+            end: where it ends; an empty span asks for an aspect that the text does not name.
+            others: character spans of the text's other aspects, as far as they are known. They
+                only say whose an opinion is likely to be; a wrong or missing one does little harm.
+        """
+        return _softmax(self.aspect_scores(view, start, end, others))
+
+    def aspect_scores(
+        self, view: View, start: int, end: int, others: Sequence[cues.Span] = ()
+    ) -> Scores:
+        """The scores behind :meth:`aspect`: log-probabilities up to a common constant."""
+        found = cues.aspect_cues(view, start, end, others, self.valence)
+        scores = _scores(self.aspect_weights, found, 1.0)
+        placed = cues.zone_words(view, start, end, others) if self.net else []
+        return scores + self.net.scores(placed) if self.net and placed else scores
+
+    def text(self, view: View) -> Probabilities:
+        """P(positive), P(negative), P(neutral) of the text as a whole."""
+        return _softmax(self.text_scores(view))
+
+    def text_scores(self, view: View) -> Scores:
+        """The scores behind :meth:`text`."""
+        found = cues.text_cues(view)
+        return _scores(self.text_weights, found, unit(found))
+
+
+def unit(found: cues.Cues) -> float:
+    """The factor that brings cues to unit length, so that a long text does not shout."""
+    return 1.0 / math.sqrt(sum(value * value for value in found.values()) or 1.0)
+
+
+def _table(data: Any, name: str) -> Table:
+    return Table(data[f"{name}_keys"], data[f"{name}_weights"].astype(np.float32))
+
+
+def _scores(table: Table, found: cues.Cues, factor: float) -> Scores:
+    known, weights = table.find([*found, BIAS])
+    values = np.fromiter((*found.values(), 1 / factor), np.float32, len(found) + 1)[known]
+    return np.asarray((values * np.float32(factor)) @ weights, np.float32)
+
+
+def _softmax(scores: Scores) -> Probabilities:
+    positive, negative, neutral = scores.tolist()
+    top = max(positive, negative, neutral)
+    powers = math.exp(positive - top), math.exp(negative - top), math.exp(neutral - top)
+    total = sum(powers)
+    return powers[0] / total, powers[1] / total, powers[2] / total

@@ -1,0 +1,141 @@
+"""The learned aspect tagger: which stretches of a text name an aspect, and how surely.
+
+A linear-chain CRF gives each token the probability of beginning (B), continuing (I) or being
+outside (O) an aspect. B and I come in two kinds: ``J`` for an aspect that is judged and ``N`` for
+one that is only mentioned, because data sets differ in whether they name the latter.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+import pycrfsuite
+
+from absa.offline.features import features
+from absa.offline.model import View
+
+#: A candidate less likely than this is not worth a second look.
+_FLOOR = 0.05
+_MAX_TOKENS = 10
+_TINY = 1e-9
+_STEPS = (0.02, 0.08, 0.2, 0.35, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Tokens ``[first, last)`` that may name an aspect.
+
+    Attributes:
+        first: The first token.
+        last: The token after the last one.
+        probability: How likely exactly these tokens are an aspect term.
+        judged: How likely it is judged, given that it is one, and not only mentioned.
+    """
+
+    first: int
+    last: int
+    probability: float
+    judged: float
+
+
+class Tagger:
+    """Finds aspect candidates. May be shared between threads."""
+
+    def __init__(self, path: str | Path, base: Tagger | None = None) -> None:
+        """Read a model file; a stacked model also reads what its ``base`` says of each token.
+
+        Raises:
+            ValueError: if the file is not a tagger's model.
+        """
+        self._base = base
+        self._crf = pycrfsuite.Tagger()
+        # Two threads in one tagger would read each other's marginals.
+        self._lock = threading.Lock()
+        try:
+            # The CRF reads from these bytes for as long as it lives, without owning them.
+            self._content = Path(path).read_bytes()
+            self._crf.open_inmemory(self._content)
+            self._labels = frozenset(self._crf.labels())
+        except ValueError as error:
+            raise ValueError(f"{path} is not an aspect tagger") from error
+
+    def candidates(self, view: View) -> list[Candidate]:
+        """All plausible candidates of a text, overlapping ones included, in order of the text."""
+        if not view.tokens:
+            return []
+        rows = features(view)
+        if self._base is not None:
+            rows = self._base.told(rows)
+        return spans(*self._marginals(rows))
+
+    def told(self, rows: list[list[str]]) -> list[list[str]]:
+        """The features of a text with what this tagger says of each token added to them."""
+        judged, begins, inside = self._marginals(rows)
+        likely = [f"{_step(b)}{_step(i)}" for b, i in zip(begins, inside, strict=True)]
+        told = []
+        for index, row in enumerate(rows):
+            after = likely[index + 1] if index + 1 < len(rows) else "^"
+            kind = "J" if 2 * judged[index] >= begins[index] else "N"
+            said = (f"base={likely[index]}", f"base+={likely[index]}|{after}", f"kind={kind}")
+            told.append([*row, *said, f"b={_step(begins[index])}", f"i={_step(inside[index])}"])
+        return told
+
+    def _marginals(self, rows: list[list[str]]) -> tuple[list[float], list[float], list[float]]:
+        """For each token P(it begins a judged aspect), P(it begins one), P(it continues one)."""
+        size = len(rows)
+        with self._lock:
+            self._crf.set(rows)
+            table = {
+                label: [self._crf.marginal(label, i) for i in range(size)]
+                if label in self._labels
+                else [0.0] * size
+                for label in ("BJ", "BN", "IJ", "IN")
+            }
+        begins = [j + n for j, n in zip(table["BJ"], table["BN"], strict=True)]
+        inside = [j + n for j, n in zip(table["IJ"], table["IN"], strict=True)]
+        return table["BJ"], begins, inside
+
+
+def _step(probability: float) -> int:
+    """A probability as one of eight steps."""
+    return bisect_right(_STEPS, probability)
+
+
+def spans(judged: list[float], begins: list[float], inside: list[float]) -> list[Candidate]:
+    """The candidates that token probabilities amount to.
+
+    P(span) = P(begin) · P(goes on | in an aspect) … · P(stops | in an aspect): exact for a chain
+    of first order whose only memory is being in an aspect or not.
+    """
+    size = len(begins)
+    found = []
+    for first in range(size):
+        probability = begins[first]
+        if probability < _FLOOR:
+            continue
+        share = judged[first] / begins[first]
+        for last in range(first + 1, min(size, first + _MAX_TOKENS) + 1):
+            here = max(begins[last - 1] + inside[last - 1], _TINY)
+            on = min(1.0, inside[last] / here) if last < size else 0.0
+            exact = probability * (1.0 - on)
+            if exact >= _FLOOR:
+                found.append(Candidate(first, last, exact, share))
+            probability *= on
+            if probability < _FLOOR:
+                break
+    return found
+
+
+def disjoint(candidates: list[Candidate]) -> list[Candidate]:
+    """The likeliest candidates that do not overlap, in order of the text."""
+    taken: set[int] = set()
+    kept = []
+    for candidate in sorted(candidates, key=lambda c: (-c.probability, c.first, c.last)):
+        tokens = range(candidate.first, candidate.last)
+        if taken.isdisjoint(tokens):
+            taken.update(tokens)
+            kept.append(candidate)
+    return sorted(kept, key=lambda c: c.first)

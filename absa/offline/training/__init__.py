@@ -1,0 +1,1 @@
+"""How the models of the embedded analyser are made; nothing here is needed to use them."""

@@ -1,0 +1,86 @@
+"""When to report a tuple: fitted to what the models say of texts that they have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from absa.offline.model import View
+from absa.offline.models import Candidacy, Decision, candidacies, evidence_of
+from absa.offline.sentiment import PolarityModel
+from absa.offline.tagger import Tagger
+from nodes.language import language
+from schemas.sample import GoldAspect
+
+#: How much the tagger's word counts in whether an aspect is neutral.
+_MENTIONED = 0.5
+#: The bars that are tried, and the share of the chosen one that is worth a second look.
+_BARS = tuple(bar / 100 for bar in range(16, 56, 2))
+_SECOND_LOOK = 0.3
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the models say of one text, and what is right."""
+
+    candidates: tuple[tuple[str, Candidacy], ...]
+    gold: frozenset[Pair]
+
+
+def judged(
+    view: View, aspects: Sequence[GoldAspect], tagger: Tagger, polarity: PolarityModel
+) -> Judged:
+    """Let the models speak about a labelled text."""
+    key = language(view.lang).key
+    found = candidacies(view, tagger, polarity)
+    said = ((key(view.text[made.start : made.end]), made) for made in found)
+    gold = frozenset((key(a.term), a.polarity) for a in aspects if a.term and not a.implicit)
+    return Judged(tuple(said), gold)
+
+
+def fit(
+    texts: Sequence[Judged],
+    domains: Iterable[str],
+    quiet: Iterable[str],
+    *,
+    stacked: bool = False,
+) -> Decision:
+    """The decision that gives the best pair F1 on these texts, with calibrated confidences."""
+    from sklearn.linear_model import LogisticRegression
+
+    known, silent = tuple(sorted(domains)), tuple(sorted(quiet))
+    decision = Decision((), _MENTIONED, 1.0, 1.0, known, silent, stacked)
+    rows, right = [], []
+    for text in texts:
+        for key, made in text.candidates:
+            polarity, likely = decision.polarity(made)
+            rows.append(evidence_of(made, polarity, likely))
+            right.append((key, polarity) in text.gold)
+    model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False)
+    model.fit(rows, right)
+    weights = tuple(round(float(weight), 4) for weight in model.coef_[0])
+    decision = replace(decision, weights=weights)
+    scores = {bar: pair_f1(texts, replace(decision, accept=bar)) for bar in _BARS}
+    # Of neighbouring bars the best on average: one good bar among worse ones is chance.
+    smooth = {
+        bar: sum(scores.get(round(bar + d, 2), 0.0) for d in (-0.02, 0.0, 0.02)) for bar in _BARS
+    }
+    accept = max(_BARS[1:-1], key=lambda bar: smooth[bar])
+    return replace(decision, accept=accept, reserve=round(accept * _SECOND_LOOK, 3))
+
+
+def pair_f1(texts: Sequence[Judged], decision: Decision) -> float:
+    """F1 of (term, polarity) pairs, each term once per text."""
+    hits = said = wanted = 0
+    for text in texts:
+        pairs: dict[str, str] = {}
+        for key, made in text.candidates:
+            polarity, likely = decision.polarity(made)
+            if decision.confidence(made, polarity, likely) >= decision.accept:
+                pairs.setdefault(key, polarity)
+        hits += len(text.gold & set(pairs.items()))
+        said += len(pairs)
+        wanted += len(text.gold)
+    return 2 * hits / (said + wanted) if said + wanted else 0.0

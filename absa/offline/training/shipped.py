@@ -1,0 +1,94 @@
+"""Makes the shipped models from the data they were trained on.
+
+``python -m absa.offline.training.shipped DATA_DIR --out resources/models`` reads
+``DATA_DIR/train`` and ``DATA_DIR/dev``, which ``resources/models/README.md`` describes. The taggers
+and the decisions are made here, after :mod:`absa.offline.training.sentiment` has made the polarity
+models. Equal data gives equal bytes: texts are read in the order of their files and nothing is
+drawn at random.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from absa.data import BadLine, read_samples
+from absa.offline import models
+from absa.offline.features import features
+from absa.offline.model import View
+from absa.offline.sentiment import PolarityModel
+from absa.offline.tagger import Tagger
+from absa.offline.training import decision, tagger
+from absa.offline.views import view_of
+from schemas.sample import Sample
+
+#: Data sets whose gold names terms, by language.
+NAMED = {"en": ("mams", "mabsa_en"), "ko": ("mabsa_ko",)}
+#: Data sets that judge texts without naming terms.
+UNNAMED: dict[str, tuple[str, ...]] = {"en": (), "ko": ("korsemeval",)}
+#: Penalties on the tagger's weights.
+_PENALTIES = {"en": (0.01, 1.0), "ko": (0.05, 1.0)}
+
+Texts = list[tuple[Sample, View]]
+
+
+def texts_of(data: Path, split: str, names: Sequence[str]) -> Texts:
+    """The labelled texts of data sets, read."""
+    found = []
+    for name in names:
+        for sample in read_samples(data / split / f"{name}.jsonl"):
+            if not isinstance(sample, BadLine):
+                found.append((sample, view_of(sample.text, sample.lang, sample.domain)))
+    return found
+
+
+def train_tagger(texts: Texts, lang: str, path: Path) -> None:
+    """Train the tagger of a language."""
+    views = tagger.with_optional_domain([view for _, view in texts])
+    l1, l2 = _PENALTIES[lang]
+    tagger.train(
+        (
+            (features(view), tagger.labels(view, sample.aspects or ()))
+            for (sample, _), view in zip(texts, views, strict=True)
+        ),
+        path,
+        l1=l1,
+        l2=l2,
+    )
+
+
+def fit_decision(data: Path, lang: str, folder: Path) -> None:
+    """Fit the decision of a language to the dev parts."""
+    reader = Tagger(models.tagger_file(folder, lang))
+    polarity = PolarityModel.load(models.polarity_file(folder, lang))
+    judged = [
+        decision.judged(view, sample.aspects or (), reader, polarity)
+        for sample, view in texts_of(data, "dev", NAMED[lang])
+        if not sample.incomplete_gold
+    ]
+    named = _domains(texts_of(data, "dev", NAMED[lang]))
+    unnamed = _domains(texts_of(data, "dev", UNNAMED[lang]))
+    decision.fit(judged, named, named - unnamed).save(models.decision_file(folder, lang))
+
+
+def _domains(texts: Texts) -> set[str]:
+    return {sample.domain for sample, _ in texts if sample.domain}
+
+
+def main() -> None:
+    """Train the taggers and fit the decisions."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("resources/models"))
+    parser.add_argument("--only-decision", action="store_true")
+    asked = parser.parse_args()
+    for lang in models.LANGUAGES:
+        if not asked.only_decision:
+            texts = texts_of(asked.data, "train", NAMED[lang])
+            train_tagger(texts, lang, models.tagger_file(asked.out, lang))
+        fit_decision(asked.data, lang, asked.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""S1: the recorded answers through the decision layer again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from absa.backends.replay import backend_notes
+from absa.demos import Demos
+from absa.runs.artefacts import (
+    TRACES,
+)
+from absa.runs.engine import UNNAMED_SPLIT
+from absa.runs.verify.artefacts import Line
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.report import COUNTS
+from absa.runs.verify.words import call_key, call_name, differing, number_of, shown, some_of
+from graph import build
+from schemas.backend import Ask, Reply
+from schemas.errors import BackendError
+from schemas.output import FinalOutput
+from schemas.settings import PipelineSettings
+
+# What stands beside the decision: how answers were had, and what classifiers think of the text.
+_NOT_DECIDED = ("process_trace", "aux_signals")
+_ACTIONS = ("meta.correction_applied_log", "meta.arbiter_actions")
+
+
+class _RecordedAnswers:
+    """A backend over the recorded calls of one sample, costs and all."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, int], dict[str, Any]] = {}
+        self.asked: set[tuple[str, int]] = set()
+
+    def load(self, calls: Iterable[Line]) -> None:
+        self._calls = {call_key(c.record): c.record for c in calls}
+        self.asked = set()
+
+    @property
+    def unasked(self) -> list[str]:
+        return [call_name(key) for key in self._calls if key not in self.asked]
+
+    def ask(self, question: Ask) -> Reply:
+        key = (question.node, question.turn)
+        self.asked.add(key)
+        call = self._calls.get(key)
+        output = call.get("output") if call else None
+        if call is None or not isinstance(output, dict):
+            raise BackendError(f"no answer of {call_name(key)}", node=question.node)
+        return Reply(
+            output,
+            backend=str(call.get("backend")),
+            model=call.get("model"),
+            seed=call.get("seed"),
+            usage=call.get("usage"),
+            latency_ms=call.get("latency_ms"),
+            cached=bool(call.get("cached")),
+            attempts=number_of(call.get("attempts")),
+            notes=backend_notes(question, output, call.get("notes")),
+        )
+
+    async def aask(self, question: Ask) -> Reply:
+        return self.ask(question)
+
+
+class Replayer:
+    """The decision layer of the run's settings over recorded answers."""
+
+    def __init__(self, pipeline: PipelineSettings, demos: Demos) -> None:
+        self._answers = _RecordedAnswers()
+        self._graph = build(pipeline, self._answers)
+        self._demos = demos
+
+    def compare(self, e: Evidence) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
+        """Decide again, and say what differs from the record."""
+        self._answers.load(e.calls)
+        given = {
+            "uid": e.output.uid,
+            "text": e.output.text,
+            "lang": e.output.lang,
+            "domain": e.card.get("domain") if e.card else None,
+            "demos": self._demos.for_text(e.output.text),
+            "given_aspects": e.output.meta.given_aspects,
+        }
+        if (memory := e.output.meta.memory) is not None:
+            # A run that is checked is not remembered.
+            given |= {"split": UNNAMED_SPLIT, "memory_recall": memory.recall}
+        try:
+            again: FinalOutput = self._graph.invoke(given)["output"]
+        except Exception as error:  # whatever a damaged record makes of it is the finding
+            return None, [("S1", f"{TRACES}: the answers cannot be replayed: {error}")]
+        found = [
+            (COUNTS, f"{TRACES}: {call} is no call of this graph") for call in self._answers.unasked
+        ]
+        recorded = {k: v for k, v in e.raw.items() if k not in _NOT_DECIDED}
+        recorded["meta"] = {**e.raw.get("meta", {}), "seed": None}
+        made = again.model_dump(mode="json", exclude=set(_NOT_DECIDED))
+        by_check: dict[str, list[str]] = {}
+        for path, one, other in differing(recorded, made):
+            check = "S4" if path.startswith(_ACTIONS) else "S1"
+            what = f"{path} is {shown(one)}, the recorded answers give {shown(other)}"
+            by_check.setdefault(check, []).append(what)
+        found += [(check, some_of(whats, "; ")) for check, whats in by_check.items()]
+        return again, found
+
+
+def same_prompts(e: Evidence, again: FinalOutput) -> Found:
+    """S6: the prompts held the text and the answers before them, and nothing else."""
+    ours = {(c.node, c.turn): c.prompt_sha256 for c in again.process_trace}
+    for call in e.calls:
+        key = call_key(call.record)
+        if key in ours and call.record.get("prompt_sha256") != ours[key]:
+            yield (
+                "S6",
+                f"the prompt of {call_name(key)} is not the one that the text and the recorded "
+                "answers make: something else was in it",
+            )

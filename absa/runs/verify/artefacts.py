@@ -1,0 +1,78 @@
+"""The files of a run, one sample at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Line(NamedTuple):
+    """A line of an artefact: as it stands there, and as it is read."""
+
+    raw: str
+    record: dict[str, Any]
+
+    @property
+    def seed(self) -> Any:
+        """The repetition it belongs to."""
+        return self.record.get("seed")
+
+
+class Artefact:
+    """A JSONL file of the run: the places of each sample's lines, and the lines on demand."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.exists = path.is_file()
+        self.count = 0
+        self.broken: list[str] = []
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._fd = os.open(path, os.O_RDONLY) if self.exists else None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def index(self) -> Iterator[dict[str, Any]]:
+        """Read the file once, noting places; the records as they go by."""
+        if not self.exists:
+            return
+        offset = 0
+        with self.path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                start, offset = offset, offset + len(line)
+                try:
+                    record = json.loads(line)
+                    uid = record["uid"]
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    self.broken.append(
+                        f"{self.path.name}:{number}: not a record (cut short or damaged)"
+                    )
+                    continue
+                if not line.endswith(b"\n"):
+                    self.broken.append(f"{self.path.name}:{number}: the file ends within a line")
+                self.count += 1
+                self._places.setdefault(str(uid), []).append((start, len(line)))
+                yield record
+
+    def of(self, uid: str) -> list[Line]:
+        """The lines of a sample."""
+        assert self._fd is not None or uid not in self._places
+        found = []
+        for offset, length in self._places.get(uid, ()):
+            raw = os.pread(self._fd or 0, length, offset).decode()
+            found.append(Line(raw, json.loads(raw)))
+        return found
+
+    def times(self, uid: str) -> int:
+        """How many lines a sample has."""
+        return len(self._places.get(uid, ()))
+
+    @property
+    def uids(self) -> Iterable[str]:
+        """The samples that have a line."""
+        return self._places.keys()

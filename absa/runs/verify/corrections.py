@@ -1,0 +1,141 @@
+"""S4: every correction that is marked applied can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ValidationError
+
+from absa.runs.verify.conflict_review import actions_visible
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.words import first_problem, named
+from schemas.answers import (
+    Span,
+)
+from schemas.records import Correction
+
+OVERRIDE = "debate_override"
+Detail = tuple[str, Span | None, str, float, str | None]
+"""Term, span, polarity, confidence and evidence."""
+
+
+class _Felt(BaseModel):
+    polarity: str
+    confidence: float
+    evidence: str | None = None
+
+
+class _Snapshot(BaseModel):
+    """An aspect as a log entry shows it."""
+
+    aspect_term: str
+    span: Span | None = None
+    sentiments: list[_Felt]
+
+    @property
+    def face(self) -> tuple[str, Span | None, list[tuple[str, float]]]:
+        """What may be seen of it: term, span, and polarities with their confidence."""
+        return (
+            self.aspect_term,
+            self.span,
+            sorted((s.polarity, s.confidence) for s in self.sentiments),
+        )
+
+    @property
+    def details(self) -> list[Detail]:
+        """One entry per sentiment, as the final aspects have it."""
+        return [
+            (self.aspect_term, self.span, s.polarity, s.confidence, s.evidence)
+            for s in self.sentiments
+        ]
+
+    @property
+    def polarities(self) -> frozenset[str]:
+        return frozenset(s.polarity for s in self.sentiments)
+
+
+def corrections_visible(e: Evidence) -> Found:
+    """S4: Stage 1 and the applied corrections, one by one, make the patched tuples."""
+    result, log = e.output.final_result, e.output.meta.correction_applied_log
+    if e.is_conflict_review:
+        yield from actions_visible(e.output)
+    if not e.is_debate:
+        return
+    if not e.output.analysis_flags.stage2_executed:
+        if any(c.applied for c in log):
+            yield "S4", "corrections are marked applied, but there was no Stage 2"
+        return
+    state: dict[str, frozenset[str]] = {}
+    for key, polarity in e.keyed(result.stage1_tuples):
+        state[key] = state.get(key, frozenset()) | {polarity}
+    last: dict[str, tuple[Correction, _Snapshot | None]] = {}
+    for c in log:
+        try:
+            before, after = (
+                _Snapshot.model_validate(s) if s is not None else None for s in (c.before, c.after)
+            )
+        except ValidationError as error:
+            yield (
+                "S4",
+                f"{named(c)}: before or after cannot be read: {first_problem(error)}",
+            )
+            return
+        changed = (before.face if before else None) != (after.face if after else None)
+        if not c.applied:
+            if changed:
+                yield (
+                    "S4",
+                    f"{named(c)} is marked not applied, but before and after differ",
+                )
+            continue
+        if not changed:
+            yield (
+                "S4",
+                f"{named(c)} is marked applied, but before and after are the same",
+            )
+        old = e.lang.key(before.aspect_term) if before else None
+        if before and old is not None:
+            if state.get(old, frozenset()) != before.polarities:
+                had = ", ".join(sorted(state.get(old, ()))) or "nothing"
+                yield "S4", f"{named(c)}: its `before` is wrong, the aspect had {had}"
+            state.pop(old, None)
+            last[old] = (c, None)
+        if after:
+            new = e.lang.key(after.aspect_term)
+            state[new] = after.polarities
+            last[new] = (c, after)
+    yield from _ends_as(e, state, last)
+
+
+def _ends_as(
+    e: Evidence,
+    state: Mapping[str, frozenset[str]],
+    last: Mapping[str, tuple[Correction, _Snapshot | None]],
+) -> Found:
+    """What the log leaves is what is on record: in the tuples and, if adopted, in every detail."""
+    expected = {(key, p) for key, polarities in state.items() for p in polarities}
+    recorded = e.keyed(e.output.final_result.stage2_tuples)
+    for key in sorted({key for key, _ in expected ^ recorded}):
+        has = ", ".join(sorted(p for k, p in recorded if k == key)) or "no tuple"
+        if key in last:
+            c = last[key][0]
+            yield (
+                "S4",
+                f"{named(c)} is marked applied, but in stage2_tuples it has {has}",
+            )
+        else:
+            what = f"{key} has {has} in stage2_tuples: not Stage 1, and no correction made it so"
+            yield "S1", what
+    if not e.adopted:
+        return
+    shown: dict[str, list[Detail]] = {}
+    for a in e.output.final_result.final_aspects:
+        detail = (a.aspect_term, a.span, a.polarity, a.confidence, a.evidence)
+        shown.setdefault(e.lang.key(a.aspect_term), []).append(detail)
+    for key, (c, after) in last.items():
+        made = after.details if after else []
+        if shown.get(key, []) != made:
+            yield (
+                "S4",
+                f"{named(c)} is marked applied, but final_aspects do not show what it left",
+            )

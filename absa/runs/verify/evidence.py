@@ -1,0 +1,102 @@
+"""Everything that is on record about one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from absa.runs.engine import UNNAMED_SPLIT
+from absa.runs.verify.artefacts import Line
+from absa.runs.verify.conflict_review import PROTOCOL as CONFLICT_REVIEW
+from absa.runs.verify.words import mapping_of, text_of
+from nodes.language import Language, language
+from nodes.polarity import read
+from schemas.answers import (
+    JudgeAnswer,
+    read_answer,
+)
+from schemas.errors import AnswerError
+from schemas.output import AspectTuple, FinalOutput
+
+Tuples = frozenset[tuple[str, str]]
+Found = Iterator[tuple[str, str]]
+"""Violations as (check, what is wrong)."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is on record about one sample under one seed."""
+
+    line: Line
+    output: FinalOutput
+    card: dict[str, Any] | None
+    calls: list[Line]
+    gate: list[Line]
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The output as it stands in the file."""
+        return self.line.record
+
+    @property
+    def lang(self) -> Language:
+        """The language of the text."""
+        return language(self.output.lang)
+
+    @property
+    def is_debate(self) -> bool:
+        """Whether the stages are those of the debate protocol."""
+        return self.output.meta.protocol == "debate"
+
+    @property
+    def is_conflict_review(self) -> bool:
+        """Whether it was a conflict review."""
+        return self.output.meta.protocol == CONFLICT_REVIEW
+
+    @property
+    def split(self) -> str | None:
+        """The split that was under evaluation."""
+        card = self.card or {}
+        annotated = mapping_of(card.get("gold")).get("aspects") is not None
+        return text_of(card.get("split")) or (UNNAMED_SPLIT if annotated else None)
+
+    @property
+    def adopted(self) -> bool:
+        """Whether Stage 2 was adopted."""
+        return self.output.meta.adopt_decision == "adopted"
+
+    def answer(self, node: str) -> dict[str, Any] | None:
+        """What a node answered (its last turn)."""
+        found = [c.record.get("output") for c in self.calls if c.record.get("node") == node]
+        return found[-1] if found and isinstance(found[-1], dict) else None
+
+    def keyed(self, tuples: Iterable[AspectTuple]) -> Tuples:
+        """Tuples by aspect key."""
+        return frozenset((self.lang.key(t.aspect_term), t.polarity) for t in tuples)
+
+    def debate_tuples(self) -> set[tuple[str, str]]:
+        """The valid tuples of the judge, by the names the debate used."""
+        said = self.answer("judge")
+        try:
+            summary = read_answer(JudgeAnswer, said)[0] if said is not None else JudgeAnswer()
+        except AnswerError:
+            return set()
+        return {
+            (key, polarity)
+            for t in summary.final_tuples
+            if (key := self.lang.key(t.aspect_term or "")) and (polarity := read(t.polarity).value)
+        }
+
+    def sizes(self) -> dict[str, int]:
+        """How much there is to check."""
+        meta = self.output.meta
+        return {
+            "S1": 1,
+            "S2": 1,
+            "S3": int(bool(self.debate_tuples())),
+            "S4": sum(c.applied for c in meta.correction_applied_log)
+            + sum(a.applied for a in meta.arbiter_actions),
+            "S5": len(self.output.final_result.final_aspects),
+            "S6": len(self.calls),
+        }

@@ -1,0 +1,105 @@
+"""Counts and S1: the files say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from absa.runs.artefacts import (
+    GATE,
+    SCORECARDS,
+    TRACES,
+)
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.report import COUNTS
+from absa.runs.verify.words import (
+    call_key,
+    call_name,
+    dicts_of,
+    differing,
+    mapping_of,
+    number_of,
+    shown,
+    some_of,
+)
+from absa.scorecard import scorecard
+from schemas.output import FinalOutput
+from schemas.sample import GoldAspect, Sample
+
+
+def same_calls(e: Evidence) -> Found:
+    """The trace of a sample is its output's `process_trace`, call by call."""
+    traced: dict[tuple[str, int], dict[str, Any]] = {}
+    for line in e.calls:
+        key = call_key(line.record)
+        if key in traced:
+            yield COUNTS, f"{TRACES}: {call_name(key)} twice"
+        traced[key] = line.record
+    listed = {call_key(call): call for call in dicts_of(e.raw.get("process_trace"))}
+    for key in listed.keys() - traced.keys():
+        yield COUNTS, f"{TRACES}: {call_name(key)} is missing"
+    for key in traced.keys() - listed.keys():
+        yield COUNTS, f"{TRACES}: {call_name(key)} is not in the output's process_trace"
+    for key in listed.keys() & traced.keys():
+        # The line of a trace names the run's seed, the call the one its model was given.
+        one, other = ({**call, "uid": None, "seed": None} for call in (traced[key], listed[key]))
+        parts = [path for path, _, _ in differing(one, other)]
+        if parts:
+            yield (
+                "S1",
+                f"{TRACES}: {call_name(key)} differs from the output's process_trace in "
+                f"{some_of(parts)}",
+            )
+
+
+def same_scorecard(e: Evidence) -> Found:
+    """A scorecard is what its output says, and its gold is gold."""
+    if e.card is None:
+        return
+    try:
+        sample = sample_of(e.output, e.card)
+        made = scorecard(e.output, sample, number_of(e.card.get("seed")))
+    except (ValidationError, ValueError, TypeError, AttributeError) as error:
+        yield COUNTS, f"{SCORECARDS}: its gold cannot be read ({str(error).splitlines()[0]})"
+        return
+    # A later version may count more; what this one counted must be right.
+    whats = [
+        f"{path} is {shown(one)}, the output gives {shown(other)}"
+        for path, one, other in differing(e.card, json.loads(json.dumps(made)), known_only=True)
+    ]
+    if whats:
+        yield "S1", f"{SCORECARDS}: {some_of(whats, '; ')}"
+
+
+def sample_of(output: FinalOutput, card: Mapping[str, Any]) -> Sample:
+    """The sample that an output and its scorecard tell of."""
+    known = card.get("gold") or {}
+    aspects = known.get("aspects")
+    return Sample(
+        uid=output.uid,
+        text=output.text,
+        lang=output.lang,
+        domain=card.get("domain"),
+        split=card.get("split"),
+        aspects=None if aspects is None else tuple(map(GoldAspect.model_validate, aspects)),
+        label=known.get("label"),
+        incomplete_gold=bool(known.get("incomplete")),
+    )
+
+
+def same_gate_log(e: Evidence) -> Found:
+    """The lines of the gate's file are the output's `override_gate`."""
+    lines = [{k: v for k, v in g.record.items() if k not in ("uid", "seed")} for g in e.gate]
+    listed = mapping_of(e.raw.get("meta")).get("override_gate", [])
+    if len(lines) != len(listed):
+        yield COUNTS, f"{len(lines)} lines in {GATE}, {len(listed)} verdicts in the output"
+        return
+    whats = [
+        f"{path} is {shown(one)}, the output has {shown(other)}"
+        for path, one, other in differing(lines, listed)
+    ]
+    if whats:
+        yield "S1", f"{GATE}: {some_of(whats, '; ')}"

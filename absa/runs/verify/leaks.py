@@ -1,0 +1,76 @@
+"""S6: no gold, key or secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from absa.runs.artefacts import (
+    GATE,
+    OUTPUTS,
+    TRACES,
+)
+from absa.runs.verify.artefacts import Line
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.words import call_key, call_name
+
+_SECRETS = re.compile(
+    r"\bsk-[A-Za-z0-9_-]{12,}"  # OpenAI and those that imitate it
+    r"|\bBearer\s+[A-Za-z0-9._~+/-]{8,}=*"
+    r"|\b(?:gh[pousr]_|github_pat_|hf_|xox[abprs]-|AIza|AKIA)[A-Za-z0-9_-]{12,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|(?<!\\)\"(?:api_?key|authorization|password|secret)\"\s*:\s*\"[^\"]",
+    re.IGNORECASE,
+)
+_GOLD_KEY = re.compile(r"(?<!\\)\"(gold(?:_\w+)?)\"\s*:", re.IGNORECASE)
+_GOLD_FIELDS = frozenset({"term", "from", "to", "polarity"})
+
+
+def nothing_leaked(e: Evidence) -> Found:
+    """S6: what agents said and what was made of it holds neither gold nor secrets."""
+    for name, lines in ((TRACES, e.calls), (OUTPUTS, [e.line]), (GATE, e.gate)):
+        for line in lines:
+            where = call_name(call_key(line.record)) if name == TRACES else ""
+            for what in leaks(line.raw, e.output.text):
+                yield "S6", f"{name}{', ' if where else ''}{where}: {what}"
+            for what in gold_in(line, e.output.text):
+                yield "S6", f"{name}{', ' if where else ''}{where}: {what}"
+
+
+def leaks(raw: str, text: str) -> Iterator[str]:
+    """Keys and secrets in a line; what stands in the review itself is nobody's secret.
+
+    The value is not repeated: this goes to terminals and logs.
+    """
+    quoted = json.dumps(text, ensure_ascii=False)
+    for match in _SECRETS.finditer(raw):
+        if match.group() not in quoted:
+            yield f"something like a key or secret ({match.group()[:4]}…)"
+    # The user's own key, whatever it looks like.
+    own = os.environ.get("OPENAI_API_KEY", "")
+    if len(own) >= 12 and own in raw:
+        yield "the key of this environment's OPENAI_API_KEY"
+
+
+def gold_in(line: Line, text: str) -> Iterator[str]:
+    """Fields that only annotated data has; a review may speak of gold, and so may an answer."""
+    for match in _GOLD_KEY.finditer(line.raw):
+        if match.group(1).lower() not in text.lower():
+            yield f"a field {match.group(1)!r}"
+    if '"from"' in line.raw and any(d.keys() >= _GOLD_FIELDS for d in _objects(line.record)):
+        yield "an aspect as annotations have it (term, from, to, polarity)"
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All JSON objects in a value."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            yield here
+            waiting.extend(here.values())
+        elif isinstance(here, list):
+            waiting.extend(here)

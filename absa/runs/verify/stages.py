@@ -1,0 +1,181 @@
+"""S1 to S3 without the decision layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from absa.runs.artefacts import (
+    TRACES,
+)
+from absa.runs.verify.conflict_review import review_follows
+from absa.runs.verify.corrections import OVERRIDE
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.words import (
+    dicts_of,
+    mapping_of,
+    named,
+    pairs_in,
+    tuples_in,
+    word_of,
+)
+from nodes.adopt import EV_REASONS
+from nodes.polarity import read
+from schemas.answers import (
+    LABELS,
+    POLARITIES,
+    AteAnswer,
+    AtsaAnswer,
+    read_answer,
+)
+from schemas.errors import AnswerError
+from schemas.output import AspectTuple
+
+
+def follows_directly(e: Evidence) -> Found:
+    """Stage 1 from its answers, the final tuples from the decision, overrides from the gate."""
+    result, meta = e.output.final_result, e.output.meta
+    if e.is_conflict_review:
+        answers = {str(c.record.get("node")): mapping_of(c.record.get("output")) for c in e.calls}
+        yield from review_follows(e.output, answers)
+    if not e.is_debate:
+        return
+    yield from _stage1_follows(e)
+    chosen = result.stage2_tuples if e.adopted else result.stage1_tuples
+    if e.keyed(result.final_tuples) != e.keyed(chosen):
+        yield (
+            "S1",
+            f"{meta.adopt_decision}, but final_tuples are {tuples_in(result.final_tuples)} and "
+            f"those of {'Stage 2' if e.adopted else 'Stage 1'} {tuples_in(chosen)}",
+        )
+    moderator = e.output.moderator
+    if moderator and (moderator.selected_stage == "stage2") != e.adopted:
+        yield "S1", f"{meta.adopt_decision}, but the Moderator took {moderator.selected_stage}"
+    overrides = [c for c in meta.correction_applied_log if c.source == OVERRIDE and c.applied]
+    granted = sum(r.applied for r in meta.override_gate)
+    if len(overrides) != granted:
+        yield (
+            "S1",
+            f"{len(overrides)} overrides in correction_applied_log, {granted} granted by the gate",
+        )
+    if (meta.gate_decision == "APPLY") != bool(granted):
+        yield "S1", f"gate_decision is {meta.gate_decision}, the gate granted {granted} overrides"
+    yield from _asked_for(e)
+
+
+def _stage1_follows(e: Evidence) -> Found:
+    """Stage 1's tuples: ATE's aspects with ATSA's sentiments, neutral where there is none."""
+    ate, atsa = e.answer("ate"), e.answer("atsa")
+    if ate is None or atsa is None:
+        return  # a missing answer is told elsewhere
+    try:
+        aspects, sentiments = read_answer(AteAnswer, ate)[0], read_answer(AtsaAnswer, atsa)[0]
+    except AnswerError:
+        return
+    said: dict[str, set[str]] = {}
+    for item in sentiments.aspect_sentiments:
+        polarity = read(item.polarity).value
+        if polarity:
+            said.setdefault(e.lang.key(item.aspect_ref or ""), set()).add(polarity)
+    keys = {key for a in aspects.aspects if (key := e.lang.key(a.term))}
+    expected = {(key, p) for key in keys for p in said.get(key) or {"neutral"}}
+    recorded = e.keyed(e.output.final_result.stage1_tuples)
+    added = {key for key, _ in recorded} - keys
+    # The contrast rule may find one aspect more.
+    if len(added) == 1 and len(keys) < 2 and e.lang.has_contrast(e.output.text):
+        key = next(iter(added))
+        expected |= {(key, p) for p in said.get(key) or {"neutral"}}
+    if recorded != expected:
+        yield (
+            "S1",
+            f"stage1_tuples are {pairs_in(recorded)}, the answers of ate and atsa give "
+            f"{pairs_in(expected)}",
+        )
+
+
+def _asked_for(e: Evidence) -> Found:
+    """Every correction but an override was asked for by the Validator or a reviewer."""
+    asked = Counter(
+        (source, word_of(item.get(action)), word_of(item.get(target)))
+        for source, node, part, action, target in (
+            ("validator", "validator", "correction_proposals", "proposal_type", "target_aspect"),
+            ("ate_review", "ate_review", "aspect_review", "action", "term"),
+            ("atsa_review", "atsa_review", "sentiment_review", "action", "aspect_ref"),
+        )
+        for item in dicts_of((e.answer(node) or {}).get(part))
+    )
+    for c in e.output.meta.correction_applied_log:
+        what = (c.source, c.proposal_type, word_of(c.target_aspect))
+        if c.source != OVERRIDE and not asked[what]:
+            yield "S1", f"{named(c)} is on the log, but nobody asked for it in {TRACES}"
+        asked[what] -= 1
+
+
+def tuples_agree(e: Evidence) -> Found:
+    """S2."""
+    result = e.output.final_result
+    aspects = e.keyed(result.final_aspects)
+    if e.keyed(result.final_tuples) != aspects:
+        yield (
+            "S2",
+            f"final_tuples are {tuples_in(result.final_tuples)}, final_aspects have "
+            f"{tuples_in(result.final_aspects)}",
+        )
+    lists: tuple[tuple[str, Sequence[AspectTuple]], ...] = (
+        ("final_aspects", result.final_aspects),
+        ("final_tuples", result.final_tuples),
+        ("stage1_tuples", result.stage1_tuples),
+        ("stage2_tuples", result.stage2_tuples),
+    )
+    for name, tuples in lists:
+        if name != "final_aspects" and len(e.keyed(tuples)) != len(tuples):
+            yield "S2", f"{name} hold a tuple twice: {tuples_in(tuples)}"
+        for t in tuples:
+            if t.polarity not in POLARITIES:
+                yield "S2", f"{name}: {t.aspect_term} has the polarity {t.polarity!r}"
+    if result.label not in LABELS:
+        yield "S2", f"the label is {result.label!r}"
+
+
+def overruled_with_reason(e: Evidence) -> Found:
+    """S3. An aspect whose span was revised is the same under its new term."""
+    said = e.debate_tuples()
+    if not said or not e.is_debate:
+        return
+    meta, final = e.output.meta, e.keyed(e.output.final_result.final_tuples)
+    if not e.adopted:
+        if said != final and meta.adopt_reason not in EV_REASONS:
+            yield (
+                "S3",
+                f"the debate's tuples {pairs_in(said)} are not the final ones {pairs_in(final)}, "
+                f"and {meta.adopt_reason!r} is no reason for that",
+            )
+        return
+    renamed = _renames(e)
+    if {(_follow(key, renamed), polarity) for key, polarity in said} != final:
+        yield (
+            "S3",
+            f"the debate's tuples {pairs_in(said)} are not the final ones {pairs_in(final)}, "
+            "and yet Stage 2 was adopted",
+        )
+
+
+def _renames(e: Evidence) -> dict[str, str]:
+    renamed: dict[str, str] = {}
+    for c in e.output.meta.correction_applied_log:
+        before, after = c.before or {}, c.after or {}
+        if c.applied and before.get("aspect_term") and after.get("aspect_term"):
+            old, new = e.lang.key(before["aspect_term"]), e.lang.key(after["aspect_term"])
+            if old != new:
+                renamed.pop(new, None)
+                renamed[old] = new
+        elif c.applied and after.get("aspect_term"):
+            renamed.pop(e.lang.key(after["aspect_term"]), None)
+    return renamed
+
+
+def _follow(key: str, renamed: Mapping[str, str]) -> str:
+    seen = {key}
+    while (key := renamed.get(key, key)) not in seen:
+        seen.add(key)
+    return key

@@ -1,0 +1,149 @@
+"""How good and how fast the embedded analyser is: `python -m benchmarks.offline_quality DATA`.
+
+DATA holds the development files by name (`mams.jsonl`, …). Everything goes through `absa run` with
+the default configuration, as a user would run it; nothing here knows the gold before it is scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from absa.offline import OfflineAnalyst
+from nodes.language import language
+
+PAIRS = {"aste_14res": 67, "aste_14lap": 43, "mams": 58, "mabsa_en": 60, "mabsa_ko": 60}
+GIVEN = {"mams": 74, "mabsa_ko": 60}
+BINS = 10
+Json = dict[str, Any]
+
+
+def absa(*args: str) -> str:
+    command = [sys.executable, "-m", "absa", *args]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def lines(path: Path) -> Iterator[Json]:
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def run(data: Path, out: Path, *options: str) -> float:
+    """Samples per second, everything included."""
+    start = time.perf_counter()
+    absa("run", str(data), "--out", str(out), *options)
+    return sum(1 for _ in lines(out / "outputs.jsonl")) / (time.perf_counter() - start)
+
+
+def quality(out: Path) -> Json:
+    found: Json = json.loads(absa("evaluate", str(out), "--json"))["quality"]
+    return found
+
+
+def calibration_error(data: Path, out: Path) -> float:
+    """Expected calibration error of the final aspects that have a place in the text."""
+    gold = {row["uid"]: row for row in lines(data)}
+    bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
+    for output in lines(out / "outputs.jsonl"):
+        key = language(output["lang"]).key
+        right = {
+            (key(a["term"]), a["polarity"]) for a in gold[output["uid"]]["aspects"] if a["term"]
+        }
+        for aspect in output["final_result"]["final_aspects"]:
+            if not aspect["is_implicit"]:
+                sure = aspect["confidence"]
+                is_right = (key(aspect["aspect_term"]), aspect["polarity"]) in right
+                bins[min(int(sure * BINS), BINS - 1)].append((sure, is_right))
+    total = sum(map(len, bins))
+    return sum(abs(sum(c - r for c, r in each)) for each in bins if each) / total
+
+
+def label_accuracy(data: Path, out: Path) -> tuple[float, int]:
+    """Rows with a given label by that label; others by any polarity of their aspects, or mixed."""
+    said = {o["uid"]: o["final_result"]["label"] for o in lines(out / "outputs.jsonl")}
+    right = total = 0
+    for row in lines(data):
+        allowed = {row["label"]} if row.get("label") else {a["polarity"] for a in row["aspects"]}
+        if len(allowed) > 1:
+            allowed.add("mixed")
+        if not allowed or (row.get("label") and "neutral" in allowed):
+            continue
+        total += 1
+        right += said[row["uid"]] in allowed
+    return right / total, total
+
+
+def stage1_rate(data: Path) -> float:
+    """Sentences per second of the three independent agents, on one core."""
+    analyst = OfflineAnalyst()
+    rows = list(lines(data))[:500]
+    for role in ("ate", "atsa", "validator"):
+        analyst.answer(role, rows[0])  # loading is start-up
+    start = time.process_time()
+    for row in rows[1:]:
+        for role in ("ate", "atsa", "validator"):
+            analyst.answer(role, {"text": row["text"], "lang": row["lang"], "domain": None})
+    return (len(rows) - 1) / (time.process_time() - start)
+
+
+def start_up(text: str) -> float:
+    """Seconds of one `absa analyze`, the best of three."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        absa("analyze", text)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="folder with the development files")
+    folder: Path = parser.parse_args().data
+    results: Json = {"pair_f1": {}, "given_macro_f1": {}, "label_accuracy": {}, "speed": {}}
+    with tempfile.TemporaryDirectory() as name:
+        tmp = Path(name)
+        for data, goal in PAIRS.items():
+            rate = run(folder / f"{data}.jsonl", tmp / data)
+            scored = quality(tmp / data)
+            results["pair_f1"][data] = {
+                stage: round(100 * scored[stage]["pair"]["strict"]["f1"]["rate"], 1)
+                for stage in ("stage1", "final")
+            } | {
+                "goal": goal,
+                "ece": round(calibration_error(folder / f"{data}.jsonl", tmp / data), 3),
+                "samples_per_s": round(rate, 1),
+            }
+        for data, goal in GIVEN.items():
+            run(folder / f"{data}.jsonl", tmp / f"{data} given", "--given-aspects")
+            polarity = quality(tmp / f"{data} given")["final"]["polarity_of_matched"]["strict"]
+            macro = round(100 * polarity["macro_f1"], 1)
+            results["given_macro_f1"][data] = {"value": macro, "goal": goal}
+        for data, goal in (("korsemeval", 72), ("nsmc_raw", 85)):
+            run(folder / f"{data}.jsonl", tmp / data)
+            share, rows = label_accuracy(folder / f"{data}.jsonl", tmp / data)
+            results["label_accuracy"][data] = {
+                "value": round(100 * share, 1),
+                "rows": rows,
+                "goal": goal,
+            }
+    results["speed"] = {
+        "stage1_en_per_s": round(stage1_rate(folder / "mams.jsonl")),
+        "stage1_ko_per_s": round(stage1_rate(folder / "mabsa_ko.jsonl")),
+        "goal_stage1_per_s": 300,
+        "analyze_en_s": round(start_up("The battery is great but the screen is dim."), 2),
+        "analyze_ko_s": round(start_up("사용감은 좋지만 가격은 비싸요."), 2),
+        "goal_analyze_s": 2,
+    }
+    print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

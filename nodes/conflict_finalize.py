@@ -1,0 +1,168 @@
+"""The end of a conflict review: the arbiter's actions carried out, duplicates made one.
+
+Tuples of one aspect and one polarity collapse into the best supported one: its term is in the
+text, then its evidence is, then the higher confidence, then the lower number. An aspect that the
+user gave and no tuple is about is neutral, marked as backfilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nodes.aggregates import ate_aggregate, atsa_aggregate
+from nodes.board import backfilled, tuples
+from nodes.conflict_reviewers import advised
+from nodes.finalize import (
+    final_aspects,
+    finish,
+    memory_use,
+    tuple_list,
+    ungrounded_count,
+    usage,
+    violations,
+)
+from nodes.language import Language, language
+from nodes.merge_candidates import aspect_of
+from nodes.stage1 import given_records
+from nodes.text import grounded
+from schemas.output import AnalysisFlags, FinalOutput, FinalResult, Meta
+from schemas.records import (
+    ArbiterAction,
+    AspectRecord,
+    Candidate,
+    ConflictFlag,
+    Sentiment,
+    StageResult,
+)
+from schemas.settings import PipelineSettings
+from schemas.state import FinishUpdate, State
+
+
+def conflict_finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
+    """Give the output of a conflict review."""
+    text, lang = state["text"], language(state["lang"])
+    actions, conflicts = state["arbiter_actions"], state["conflict_flags"]
+    reviewed = carry_out(state["candidates"], actions)
+    given = given_records(state.get("given_aspects") or [], text, lang)
+    stage1 = stage_result(state["candidates"], given)
+    final = stage_result(collapse(reviewed, text, lang), given)
+    was_reviewed = bool(state["review_answers"])
+    corrected = any(a.applied for a in actions)
+    label = ate_aggregate(final)
+    calls = tuple(state["calls"].values())
+    counts = state["counts"].values()
+    output = FinalOutput(
+        uid=state["uid"],
+        text=text,
+        lang=state["lang"],
+        final_result=FinalResult(
+            label=label.label,
+            confidence=label.confidence,
+            final_aspects=final_aspects(final, text),
+            final_tuples=tuple_list(final, lang),
+            stage1_tuples=tuple_list(stage1, lang),
+            stage2_tuples=tuple_list(final, lang) if was_reviewed else (),
+        ),
+        stage1_ate=ate_aggregate(stage1),
+        stage1_atsa=atsa_aggregate(stage1, text),
+        stage2_ate=label if was_reviewed else None,
+        stage2_atsa=atsa_aggregate(final, text) if was_reviewed else None,
+        analysis_flags=AnalysisFlags(
+            correction_occurred=tuples(final, lang) != tuples(stage1, lang),
+            conflict_resolved=conflicts_resolved(conflicts, reviewed),
+            final_confidence_score=label.confidence,
+            stage2_executed=was_reviewed,
+        ),
+        meta=Meta(
+            protocol=pipeline.protocol,
+            given_aspects=state.get("given_aspects"),
+            adopt_decision="adopted" if corrected else "not_adopted",
+            adopt_reason="review_applied" if corrected else "low_signal",
+            ev_threshold=pipeline.debate_override.ev_threshold,
+            candidates=tuple(state["candidates"]),
+            conflict_flags=tuple(conflicts),
+            validator_risks=tuple(state["validator_risks"]),
+            review_actions=tuple(state["review_actions"]),
+            discarded_actions=tuple(state["discarded_actions"]),
+            arbiter_actions=tuple(actions),
+            flagged_tuple_ids=tuple(a.target_tuple_ids[0] for a in actions if a.flag),
+            stage1_risks=len(state["validator_risks"]),
+            polarity_repair_count=sum(c.polarity_repair_count for c in counts),
+            polarity_invalid_count=sum(c.polarity_invalid_count for c in counts),
+            ungrounded_count=ungrounded_count(final, text),
+            stage2_review_violation=violations(calls),
+            usage=usage(calls),
+            memory=memory_use(state, advised(state)),
+        ),
+        process_trace=calls,
+    )
+    return finish(output)
+
+
+def carry_out(candidates: Iterable[Candidate], actions: Iterable[ArbiterAction]) -> list[Candidate]:
+    """The candidates after the arbiter's actions."""
+    by_id = {a.target_tuple_ids[0]: a for a in actions}
+    left: list[Candidate] = []
+    for candidate in candidates:
+        action = by_id.get(candidate.tuple_id)
+        match action.action_type if action else "KEEP":
+            case "DROP":
+                continue
+            case "FLIP" if action and action.new_value:
+                candidate = candidate.model_copy(update={"polarity": action.new_value["polarity"]})
+            case "MERGE" if action and action.new_value:
+                candidate = candidate.model_copy(
+                    update={"aspect_ref": action.new_value["normalized_ref"]}
+                )
+        left.append(candidate)
+    return left
+
+
+def collapse(candidates: Iterable[Candidate], text: str, lang: Language) -> list[Candidate]:
+    """One tuple for each aspect and polarity: the best supported."""
+
+    def support(candidate: Candidate) -> tuple[bool, bool, float]:
+        evident = grounded(text, candidate.evidence)
+        return candidate.span is not None, evident, candidate.confidence
+
+    groups: dict[tuple[str, str], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault((aspect_of(candidate, lang), candidate.polarity), []).append(candidate)
+    # Of equals `max` takes the first, which has the lower number.
+    return [max(group, key=support) for group in groups.values()]
+
+
+def stage_result(
+    candidates: Sequence[Candidate], given: Iterable[AspectRecord] = ()
+) -> StageResult:
+    """Candidates in the form that the outputs of all protocols are made from."""
+    judged = {c.aspect_term for c in candidates}
+    missing = [
+        aspect.model_copy(update={"sentiments": (backfilled(),)})
+        for aspect in given
+        if aspect.term not in judged
+    ]
+    found = [
+        AspectRecord(
+            term=c.aspect_term,
+            span=c.span,
+            confidence=c.confidence,
+            sentiments=(
+                Sentiment(
+                    polarity=c.polarity,
+                    confidence=c.confidence,
+                    evidence=c.evidence,
+                    opinion_term=c.opinion_term,
+                ),
+            ),
+        )
+        for c in candidates
+    ]
+    return StageResult(aspects=(*found, *missing))
+
+
+def conflicts_resolved(conflicts: Sequence[ConflictFlag], reviewed: Sequence[Candidate]) -> bool:
+    """There were aspects with two polarities, and what is left of each has one."""
+    contested = [f.tuple_ids for f in conflicts if f.conflict_type == "polarity_mismatch"]
+    left = [{c.polarity for c in reviewed if c.tuple_id in ids} for ids in contested]
+    return bool(contested) and all(len(polarities) == 1 for polarities in left)

@@ -1,0 +1,49 @@
+"""What memory says, shown to `cj` and the judge: once, and only when the debate is stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodes.language import language
+from nodes.memory import deadlock, is_deadlock, memory_context
+from nodes.polarity import PolarityCounter
+from nodes.review_context import build_context, stance_context
+from schemas.answers import JudgeAnswer, PersonaJudgeAnswer
+from schemas.memory import Observation
+from schemas.settings import PipelineSettings
+from schemas.state import State
+
+
+def observations(state: State, pipeline: PipelineSettings) -> tuple[Observation, ...]:
+    """What stands in the way of an agreement, as far as the debate has come."""
+    stage1, turns, lang = state["stage1_result"], state["turns"], language(state["lang"])
+    debate = pipeline.debate
+    if debate.protocol == "persona":
+        hints = stance_context(stage1, turns, PersonaJudgeAnswer(), lang, debate)
+    else:
+        hints = build_context(
+            stage1,
+            turns,
+            JudgeAnswer(),
+            lang,
+            debate.hint_weights,
+            PolarityCounter(),
+            given=state.get("given_aspects") is not None,
+        )
+    risks = state["stage1_validation"].structural_risks
+    return deadlock(turns, hints, stage1, risks, state["text"], lang)
+
+
+def memory_slot(state: State, pipeline: PipelineSettings) -> str | None:
+    """The advice for the next speaker, None if there is none or it is not its time."""
+    advice = memory_context(state.get("memory_recall"))
+    again = pipeline.debate.injection.allow_multiple_injections
+    if advice is None or (state.get("memory_injections") and not again):
+        return None
+    return advice if is_deadlock(observations(state, pipeline)) else None
+
+
+def memory_shown(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
+    """The slot `memory` of the shared context."""
+    slot = memory_slot(state, pipeline)
+    return {} if slot is None else {"memory": slot}

@@ -1,0 +1,430 @@
+"""Episodic memory: which past cases are like this one, and what they teach.
+
+A case is alike if it has the same language and a structure in common. Of those the three best are
+recalled, by, in this order: the share of common structures, the same number of aspects, the same
+length, the later one. An episode teaches:
+
+| override | outcome            | advice                    |
+|----------|--------------------|---------------------------|
+| applied  | success            | `successful_override`     |
+| applied  | harm               | `failed_override_warning` |
+| any other                     || `consistency_anchor`      |
+
+| outcome   | if                                                                             |
+|-----------|--------------------------------------------------------------------------------|
+| `harm`    | more risks remained than there were, or an override was applied and not adopted |
+| `success` | otherwise, if Stage 2 was adopted and the Moderator kept it                    |
+| `neutral` | otherwise                                                                      |
+
+No gold is needed or stored. A text is remembered once, as it went the first time. Never recalled:
+the text itself, and episodes of the same split (unless it is the training split, or the settings
+allow it).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from itertools import combinations
+from typing import Any, NamedTuple, get_args
+
+from langgraph.store.base import GetOp, Item, PutOp
+
+from nodes.language import Language, language
+from nodes.merge_candidates import aspect_of
+from nodes.polarity import read
+from nodes.review_context import Mentions
+from nodes.text import grounded
+from schemas.answers import L3_RISKS, Edit, PersonaTurnAnswer, Risk
+from schemas.memory import (
+    Advice,
+    AdviceType,
+    Episode,
+    Length,
+    MaskedTuple,
+    Observation,
+    Outcome,
+    Recall,
+    Signature,
+    Structure,
+)
+from schemas.output import FinalOutput
+from schemas.records import ReviewContext, StageResult, Turn
+from schemas.state import State
+
+EPISODES = "episodes"
+INDEX = "index"
+TRAIN = "train"
+TOP = 3
+# One more than is recalled: the sample itself may be among them.
+_KEPT = TOP + 1
+_LATEST = "latest"
+_SHORT, _MID = 40, 120
+_TRIGGER = 2
+HEADING = "Memory advisory (from similar past cases):"
+
+_RISKS: dict[str, Structure] = {
+    "NEGATION": "negation",
+    "NEGATION_SCOPE": "negation",
+    "CONTRAST": "contrast",
+    "CONTRAST_SCOPE": "contrast",
+    "IRONY": "irony",
+}
+_MESSAGES: dict[AdviceType, str] = {
+    "successful_override": "the debate's override of the first reading was adopted in the end",
+    "failed_override_warning": (
+        "the debate's override was rejected in the end, or left more risks than before: change a "
+        "polarity only where the review's own words demand it"
+    ),
+    "consistency_anchor": "the first reading stood in the end",
+}
+# The same anchor where reviewers changed something.
+_REVIEWED = "the reviewers' corrections were taken over, without an override"
+
+
+def signature_of(
+    text: str, lang: Language, *, aspects: int, implicit: bool, risks: Iterable[str]
+) -> Signature:
+    """The shape of a case once its aspects are known."""
+    found: set[Structure] = {_RISKS[risk] for risk in risks if risk in _RISKS}
+    if lang.has_negation(text):
+        found.add("negation")
+    if lang.has_contrast(text):
+        found.add("contrast")
+    if implicit:
+        found.add("implicit")
+    length: Length = "short" if len(text) < _SHORT else "mid" if len(text) < _MID else "long"
+    return Signature(
+        lang=lang.code,
+        structures=tuple(sorted(found)) or ("plain",),
+        aspects=aspects,
+        length=length,
+    )
+
+
+def signature_of_state(state: State) -> Signature:
+    """The shape of a case, from Stage 1 or, in a conflict review, from the candidates."""
+    text, lang = state["text"], language(state["lang"])
+    if "stage1_result" in state:
+        found = state["stage1_result"].aspects
+        return signature_of(
+            text,
+            lang,
+            aspects=len(found),
+            implicit=any(a.span is None for a in found),
+            risks=[r.type for r in state["stage1_validation"].structural_risks],
+        )
+    candidates = state["candidates"]
+    return signature_of(
+        text,
+        lang,
+        aspects=len({aspect_of(c, lang) for c in candidates}),
+        implicit=any(c.aspect_term not in text for c in candidates),
+        risks=[r.type for r in state["validator_risks"]],
+    )
+
+
+def sample_id(text: str) -> str:
+    """A name for a text that does not give it away, whatever a data file calls the sample."""
+    plain = " ".join(unicodedata.normalize("NFC", text).split())
+    return hashlib.sha256(plain.encode()).hexdigest()[:24]
+
+
+def own_recall(recall: Recall | None, text: str) -> Recall | None:
+    """A recall that was given for this text; one for another text is none."""
+    return recall if recall is not None and recall.sample == sample_id(text) else None
+
+
+# Recall -----------------------------------------------------------------------------------------
+#
+# A store's search walks everything under a prefix, so an index is kept beside the episodes: one
+# item per set of structures, which points to the latest few of every cell (number of aspects,
+# length, split). The best three are always among them, and one read of at most 16 keys finds them.
+
+
+class Pointer(NamedTuple):
+    """An episode as the index knows it: its cell, its time and its key."""
+
+    aspects: int
+    length: str
+    split: str | None
+    at: int
+    sample: str
+
+
+def index_reads(signature: Signature) -> list[GetOp]:
+    """Where cases with a structure in common are to be found."""
+    return [
+        GetOp(_room(INDEX, signature.lang), _index_key(s))
+        for s in _overlapping(signature.structures)
+    ]
+
+
+def _room(kind: str, lang: str) -> tuple[str, str]:
+    # A store takes no empty name and none with a dot.
+    return kind, lang.replace(".", "-") or "-"
+
+
+def _overlapping(structures: Sequence[Structure]) -> list[tuple[Structure, ...]]:
+    names: list[Structure] = sorted(s for s in get_args(Structure) if s != "plain")
+    sets = [c for size in range(1, len(names) + 1) for c in combinations(names, size)]
+    return [s for s in (("plain",), *sets) if set(s) & set(structures)]
+
+
+def _index_key(structures: Sequence[Structure]) -> str:
+    return "+".join(structures)
+
+
+def best(
+    found: Iterable[Item | None],
+    signature: Signature,
+    *,
+    sample: str,
+    split: str | None,
+    any_split: bool,
+) -> list[GetOp]:
+    """Where the episodes most like a case are, without itself and those of its own split."""
+    hidden = None if any_split or split == TRAIN else split
+    asked = set(signature.structures)
+    ranked: list[tuple[float, bool, bool, int, str]] = []
+    for item in found:
+        if item is None:
+            continue
+        has = set(item.key.split("+"))
+        common = len(has & asked) / len(has | asked)
+        # Thousands at every recall, hence no Pointer for each.
+        ranked += [
+            (common, aspects == signature.aspects, length == signature.length, at, key)
+            for aspects, length, of_split, at, key in item.value[_LATEST]
+            if key != sample and (hidden is None or of_split != hidden)
+        ]
+    room = _room(EPISODES, signature.lang)
+    return [GetOp(room, key) for *_, key in nlargest(TOP, ranked)]
+
+
+def _pointers(indexed: Item | None) -> list[Pointer]:
+    return [Pointer(*entry) for entry in indexed.value[_LATEST]] if indexed else []
+
+
+def episodes_in(found: Iterable[Item | None]) -> tuple[Episode, ...]:
+    """The episodes that were read; one may have been forgotten meanwhile."""
+    return tuple(Episode.model_validate(item.value) for item in found if item is not None)
+
+
+def advice_of(episode: Episode) -> Advice:
+    """What an episode teaches."""
+    kind: AdviceType = "consistency_anchor"
+    if episode.override == "applied" and episode.outcome != "neutral":
+        worked = episode.outcome == "success"
+        kind = "successful_override" if worked else "failed_override_warning"
+    changed = set(episode.stage1) != set(episode.final)
+    message = _REVIEWED if kind == "consistency_anchor" and changed else _MESSAGES[kind]
+    shape = ", ".join(episode.signature.structures)
+    return Advice(type=kind, message=f"In a similar case ({shape}) {message}.")
+
+
+def memory_context(recall: Recall | None) -> str | None:
+    """The advice as reviewers read it; None where there is none, or none may be shown."""
+    if recall is None or recall.condition != "on" or not recall.advice:
+        return None
+    return "\n".join((HEADING, *(f"- {a.message}" for a in recall.advice)))
+
+
+def warns(recall: Recall | None) -> bool:
+    """Whether memory speaks against an override."""
+    return (
+        recall is not None
+        and recall.condition == "on"
+        and any(a.type == "failed_override_warning" for a in recall.advice)
+    )
+
+
+# Deadlock ---------------------------------------------------------------------------------------
+
+
+def deadlock(
+    turns: Sequence[Turn],
+    hints: ReviewContext,
+    stage1: StageResult,
+    risks: Iterable[Risk],
+    text: str,
+    lang: Language,
+) -> tuple[Observation, ...]:
+    """What stands in the way of an agreement; two of the four are a deadlock.
+
+    | observation                  | if                                                     |
+    |------------------------------|--------------------------------------------------------|
+    | `polarity_disagreement`      | two speakers gave one aspect different polarities      |
+    | `confirmed_and_dropped`      | a tuple was both confirmed and dropped                 |
+    | `contested_without_evidence` | a contested aspect has no evidence in the text         |
+    | `l3_risk`                    | a risk of negation, contrast, mismatch or irony        |
+
+    Contested is an aspect about which speakers contradict each other or Stage 1: they ask for a
+    polarity that it does not have there, or to drop it.
+    """
+    mentions = Mentions(stage1, lang)
+    stands = {lang.key(a.term): a.polarities for a in stage1.aspects}
+    divided: set[str] = set()
+    questioned: set[str] = set()
+    for term, hinted in hints.aspect_hints.items():
+        key = lang.key(term)
+        said = [(h.speaker, p) for h in hinted if (p := read(h.polarity_hint).value)]
+        if any(a != b and p != q for (a, p), (b, q) in combinations(said, 2)):
+            divided.add(key)
+        if {p for _, p in said} - stands.get(key, frozenset()):
+            questioned.add(key)
+        if any(h.op == "drop_tuple" for h in hinted):
+            questioned.add(key)
+    targets = [(_target(edit, mentions, lang), edit) for edit in _edits(turns)]
+    undone = _confirmed_and_dropped(targets) & {lang.key(term) for term in hints.aspect_hints}
+    supported = {key for key, edit in targets if grounded(text, edit.evidence)}
+    supported |= {
+        lang.key(a.term)
+        for a in stage1.aspects
+        if any(grounded(text, s.evidence) for s in a.sentiments)
+    }
+    found: list[Observation] = []
+    if divided:
+        found.append("polarity_disagreement")
+    if undone:
+        found.append("confirmed_and_dropped")
+    if not divided | undone | questioned <= supported:
+        found.append("contested_without_evidence")
+    if any(r.type in L3_RISKS for r in risks):
+        found.append("l3_risk")
+    return tuple(found)
+
+
+def is_deadlock(observations: Sequence[Observation]) -> bool:
+    """Two of four."""
+    return len(observations) >= _TRIGGER
+
+
+def _edits(turns: Sequence[Turn]) -> list[Edit]:
+    return [
+        edit
+        for turn in turns
+        if not isinstance(turn.answer, PersonaTurnAnswer)
+        for edit in turn.answer.proposed_edits
+    ]
+
+
+def _target(edit: Edit, mentions: Mentions, lang: Language) -> str:
+    term, _ = mentions.first((edit.target.aspect_ref, edit.target.aspect_term))
+    return lang.key(term or "")
+
+
+def _confirmed_and_dropped(targets: Sequence[tuple[str, Edit]]) -> set[str]:
+    """The aspects with a tuple that is both; an edit that names no polarity means all of them."""
+
+    def named(op: str) -> list[tuple[str, str | None]]:
+        return [(key, read(e.target.polarity).value) for key, e in targets if e.op == op]
+
+    return {
+        aspect
+        for aspect, confirmed in named("confirm_tuple")
+        for other, dropped in named("drop_tuple")
+        if aspect == other and (confirmed == dropped or confirmed is None or dropped is None)
+    }
+
+
+# Remembering ------------------------------------------------------------------------------------
+
+
+def may_write(split: str | None, *, any_split: bool) -> bool:
+    """Whether a case may be remembered: not one of a split that is being evaluated."""
+    return any_split or split is None or split == TRAIN
+
+
+def episode_of(output: FinalOutput, signature: Signature, split: str | None, at: int) -> Episode:
+    """A finished case, as far as it may be remembered."""
+    meta = output.meta
+    lang = language(output.lang)
+    result = output.final_result
+    names: dict[str, str] = {}
+
+    def masked(tuples: Iterable[Any]) -> tuple[MaskedTuple, ...]:
+        return tuple(
+            MaskedTuple(
+                aspect=names.setdefault(lang.key(t.aspect_term), f"A{len(names) + 1}"),
+                polarity=t.polarity,
+            )
+            for t in tuples
+        )
+
+    overridden = meta.gate_decision == "APPLY"
+    return Episode(
+        sample=sample_id(output.text),
+        split=split,
+        signature=signature,
+        stage1=masked(result.stage1_tuples),
+        final=masked(result.final_tuples),
+        risks_before=meta.stage1_risks,
+        risks_after=meta.stage2_risks,
+        corrections=(
+            *(f"{c.source}/{c.proposal_type}" for c in meta.correction_applied_log if c.applied),
+            *(f"arbiter/{a.action_type}" for a in meta.arbiter_actions if a.applied),
+        ),
+        override="applied" if overridden else "skipped" if meta.override_gate else "none",
+        outcome=_outcome(output),
+        at=at,
+    )
+
+
+def _outcome(output: FinalOutput) -> Outcome:
+    meta = output.meta
+    worse = meta.stage2_risks is not None and meta.stage2_risks > meta.stage1_risks
+    if worse or (meta.gate_decision == "APPLY" and meta.adopt_decision != "adopted"):
+        return "harm"
+    return "success" if meta.adopt_decision == "adopted" else "neutral"
+
+
+def reads(episode: Episode) -> list[GetOp]:
+    """The episode itself, should it be known, and the index entry that it belongs to."""
+    signature = episode.signature
+    return [
+        GetOp(_room(EPISODES, signature.lang), episode.sample),
+        GetOp(_room(INDEX, signature.lang), _index_key(signature.structures)),
+    ]
+
+
+def writes(episode: Episode, known: Item | None, indexed: Item | None) -> list[PutOp]:
+    """The episode, and the index entry that finds it; nothing for a text that is known."""
+    if known is not None:
+        return []
+    room = _room(EPISODES, episode.signature.lang)
+    return [
+        PutOp(room, episode.sample, episode.model_dump(mode="json")),
+        _index_entry(episode.signature, [*_pointers(indexed), _pointer(episode)]),
+    ]
+
+
+def forgetting(episode: Episode) -> PutOp:
+    """The episode is gone; the index has to be made anew."""
+    return PutOp(_room(EPISODES, episode.signature.lang), episode.sample, None)
+
+
+def index_of(episodes: Iterable[Episode]) -> list[PutOp]:
+    """The whole index, made from the episodes."""
+    entries: dict[tuple[str, tuple[str, ...]], list[Episode]] = {}
+    for episode in episodes:
+        key = (episode.signature.lang, episode.signature.structures)
+        entries.setdefault(key, []).append(episode)
+    return [
+        _index_entry(alike[0].signature, [_pointer(e) for e in alike]) for alike in entries.values()
+    ]
+
+
+def _pointer(episode: Episode) -> Pointer:
+    signature = episode.signature
+    return Pointer(signature.aspects, signature.length, episode.split, episode.at, episode.sample)
+
+
+def _index_entry(signature: Signature, pointers: Iterable[Pointer]) -> PutOp:
+    cells: dict[tuple[int, str, str | None], list[Pointer]] = {}
+    for pointer in sorted(pointers, key=lambda p: (p.at, p.sample)):
+        cells.setdefault((pointer.aspects, pointer.length, pointer.split), []).append(pointer)
+    latest = [list(pointer) for cell in cells.values() for pointer in cell[-_KEPT:]]
+    return PutOp(_room(INDEX, signature.lang), _index_key(signature.structures), {_LATEST: latest})

@@ -1,0 +1,202 @@
+"""`merge_candidates`: all triplets side by side, numbered, and what is wrong with them.
+
+Nothing is merged away here: a candidate that looks like another is a voice of its own. A triplet
+without a valid polarity is left out before the numbers are given. Where the user gave the aspects,
+so is one about another aspect, and the others carry the user's words; such aspects may overlap.
+
+| flagged                                                  | as                               |
+|----------------------------------------------------------|----------------------------------|
+| candidates of one aspect with two or more polarities     | conflict `polarity_mismatch`     |
+| candidates of two aspects whose places overlap           | conflict `aspect_overlap`        |
+| evidence that is empty or not in the text                | risk `EVIDENCE_GAP`              |
+| a given span that does not cover the term                | risk `SPAN_MISMATCH`             |
+| positive, although its clause has a negation             | risk `NEGATION_SCOPE`            |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+from nodes.board import DEFAULT_CONFIDENCE
+from nodes.language import Language, language
+from nodes.perspectives import ORIGINS
+from nodes.polarity import PolarityCounter
+from nodes.text import grounded, locate
+from schemas.answers import Span, TripletsAnswer
+from schemas.records import Candidate, ConflictFlag, ValidatorRisk
+from schemas.state import CandidatesUpdate, State
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
+
+
+def merge_candidates(state: State) -> CandidatesUpdate:
+    """Number the triplets and flag what needs a second look."""
+    text, lang = state["text"], language(state["lang"])
+    counter = PolarityCounter()
+    given = state.get("given_aspects")
+    candidates = number(state["triplet_answers"], text, counter, wanted(given, lang))
+    return {
+        "candidates": candidates,
+        "conflict_flags": find_conflicts(candidates, lang, may_overlap=given is not None),
+        "validator_risks": find_risks(candidates, text, lang),
+        "counts": {**state["counts"], "perspectives": counter.counts()},
+    }
+
+
+# From an answer's term and reference to the candidate's; None for an aspect nobody asked about.
+Naming = Callable[[str | None, str | None], tuple[str, str | None] | None]
+
+
+def as_said(term: str | None, ref: str | None) -> tuple[str, str | None]:
+    """An implied aspect may come without a term; then its reference names it."""
+    named = next((word for word in (term, ref) if word and word.strip()), "")
+    return named, ref
+
+
+def wanted(given: Sequence[str] | None, lang: Language) -> Naming:
+    """How candidates are named: as the answer says or, where aspects are given, as they are."""
+    if given is None:
+        return as_said
+    terms = {lang.key(term): term for term in reversed(given) if lang.key(term)}
+
+    def as_given(term: str | None, ref: str | None) -> tuple[str, str | None] | None:
+        meant = (terms.get(lang.key(word or "")) for word in (ref, term))
+        name = next((found for found in meant if found), None)
+        return (name, name) if name else None
+
+    return as_given
+
+
+def number(
+    answers: Mapping[str, TripletsAnswer],
+    text: str,
+    counter: PolarityCounter,
+    naming: Naming = as_said,
+) -> list[Candidate]:
+    """The triplets in the order A, B, C, numbered t0, t1 and so on."""
+    found: list[Candidate] = []
+    for name, origin in ORIGINS.items():
+        for item in answers[name].triplets:
+            polarity = counter.read(item.polarity)
+            named = naming(item.aspect_term, item.aspect_ref)
+            if polarity is None or named is None:
+                continue
+            term, ref = named
+            found.append(
+                Candidate(
+                    tuple_id=f"t{len(found)}",
+                    origin_agent=origin,
+                    aspect_term=term,
+                    aspect_ref=ref,
+                    polarity=polarity,
+                    opinion_term=item.opinion_term,
+                    evidence=item.evidence,
+                    span=locate(text, term, item.span),
+                    said_span=item.span,
+                    confidence=DEFAULT_CONFIDENCE if item.confidence is None else item.confidence,
+                    rationale=item.rationale,
+                )
+            )
+    return found
+
+
+def aspect_of(candidate: Candidate, lang: Language) -> str:
+    """The aspect a candidate is about: the key of its reference, else of its term."""
+    return lang.key(candidate.aspect_ref or "") or lang.key(candidate.aspect_term)
+
+
+def find_conflicts(
+    candidates: Sequence[Candidate], lang: Language, *, may_overlap: bool = False
+) -> list[ConflictFlag]:
+    """Disagreement about one aspect, then aspects that share words of the text."""
+    by_aspect: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        by_aspect.setdefault(aspect_of(candidate, lang), []).append(candidate)
+    flags = [
+        ConflictFlag(
+            aspect_term=group[0].aspect_term,
+            tuple_ids=tuple(c.tuple_id for c in group),
+            conflict_type="polarity_mismatch",
+        )
+        for group in by_aspect.values()
+        if len({c.polarity for c in group}) > 1
+    ]
+    for one, other in combinations(() if may_overlap else by_aspect.values(), 2):
+        shared = {
+            c.tuple_id for a in one for b in other if _overlap(a.span, b.span) for c in (a, b)
+        }
+        group = [c for c in candidates if c.tuple_id in shared]
+        if group:
+            flags.append(
+                ConflictFlag(
+                    aspect_term=group[0].aspect_term,
+                    tuple_ids=tuple(c.tuple_id for c in group),
+                    conflict_type="aspect_overlap",
+                )
+            )
+    return flags
+
+
+def _overlap(one: Span | None, other: Span | None) -> bool:
+    return bool(one and other and one.start < other.end and other.start < one.end)
+
+
+def find_risks(candidates: Sequence[Candidate], text: str, lang: Language) -> list[ValidatorRisk]:
+    """What is wrong with single candidates."""
+    risks: list[ValidatorRisk] = []
+    for c in candidates:
+        if not grounded(text, c.evidence):
+            why = "evidence is not in the text" if c.evidence else "no evidence"
+            risks.append(ValidatorRisk(tuple_id=c.tuple_id, type="EVIDENCE_GAP", description=why))
+        if c.said_span is not None and c.said_span != c.span:
+            why = "the span does not cover the term"
+            risks.append(ValidatorRisk(tuple_id=c.tuple_id, type="SPAN_MISMATCH", description=why))
+        if c.polarity == "positive" and any(map(lang.has_negation, its_clauses(c, text, lang))):
+            why = "positive, although its clause has a negation"
+            risks.append(ValidatorRisk(tuple_id=c.tuple_id, type="NEGATION_SCOPE", description=why))
+    return risks
+
+
+def its_clauses(candidate: Candidate, text: str, lang: Language) -> list[str]:
+    """The clauses that the evidence stands in or, where it is not in the text, the aspect.
+
+    Of evidence that the text has twice, the one that shares a clause with the aspect is meant.
+    """
+    clauses = _clauses(text, lang)
+
+    def around(place: Span | None) -> list[tuple[int, int]]:
+        return [(a, b) for a, b in clauses if place and a < place.end and place.start < b]
+
+    own = around(candidate.span)
+    found = own
+    if grounded(text, candidate.evidence):
+        standing = [around(place) for place in _places(text, candidate.evidence or "")]
+        found = next((those for those in standing if set(those) & set(own)), standing[0])
+    return [text[a:b] for a, b in found]
+
+
+def _places(text: str, words: str) -> list[Span]:
+    starts = (i for i in range(len(text)) if text.startswith(words, i))
+    return [Span(start=i, end=i + len(words)) for i in starts]
+
+
+def _clauses(text: str, lang: Language) -> list[tuple[int, int]]:
+    """What contrast markers and sentence ends divide the text into."""
+    cuts = {0, len(text), *(end.end() for end in _SENTENCE_END.finditer(text))}
+    cuts.update(start for start, _ in lang.clauses(text))
+    ordered = sorted(cuts)
+    return list(zip(ordered, ordered[1:], strict=False))
+
+
+def flagged_ids(
+    conflicts: Sequence[ConflictFlag], risks: Sequence[ValidatorRisk]
+) -> frozenset[str]:
+    """The tuples that a conflict or a risk is about: the only ones a review may touch."""
+    return frozenset(
+        (
+            *(tuple_id for flag in conflicts for tuple_id in flag.tuple_ids),
+            *(risk.tuple_id for risk in risks),
+        )
+    )

@@ -1,0 +1,193 @@
+"""An OpenAI-compatible server on loopback that fails now and then, in every way servers do.
+
+Whether and how a request fails depends on what it asks and how often it was asked, so that a test
+is the same every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nodes import assets
+
+#: Faults that pass when the request is repeated.
+PASSING = (
+    "429",
+    "429 with a date to come back",
+    "500",
+    "502",
+    "503",
+    "dropped",
+    "dropped in the middle",
+    "no answer",
+    "slow",
+)
+#: Answers that are not as they should be, and can be read or are asked for again.
+GARBLED = ("empty", "fenced", "commented", "trailing comma", "truncated", "half valid", "prose")
+#: Requests that fail however often they are repeated.
+LASTING = {"FILTERED": "content filter", "TOO-LONG": "context overflow"}
+
+
+class FaultServer:
+    """Answers each agent with its recorded answer; `share` of the requests fail at first."""
+
+    def __init__(self, answers: dict[str, dict[str, Any]], share: float, hang_s: float) -> None:
+        self._answers = {assets.prompt(node): answer for node, answer in answers.items()}
+        self._share = share
+        self._hang_s = hang_s
+        self.port = 0
+        self.requests: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+
+    def fault(self, asked: dict[str, Any]) -> str | None:
+        """What goes wrong with this request, at this attempt."""
+        text = json.dumps(asked["messages"][:2], ensure_ascii=False)
+        for mark, lasting in LASTING.items():
+            if mark in text:
+                return lasting
+        name = hashlib.sha256(text.encode()).hexdigest()
+        attempt = self.requests[name]
+        self.requests[name] += 1
+        draw = int(hashlib.sha256(f"{name}{attempt}".encode()).hexdigest(), 16)
+        if (draw % 1000) / 1000 >= self._share:
+            return None
+        kinds = PASSING + GARBLED
+        return kinds[draw // 1000 % len(kinds)]
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    int(line.split(b":")[1])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length:")
+                )
+                asked = json.loads(await reader.readexactly(length))
+                if not await self._respond(asked, writer):
+                    break
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _respond(self, asked: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+        """Answer, well or badly; False where the connection is cut."""
+        answer = self._answers[asked["messages"][0]["content"]]
+        good = json.dumps(answer, ensure_ascii=False)
+        kind = self.fault(asked)
+        if kind:
+            self.faults[kind] += 1
+        match kind:
+            case "429":
+                _send(writer, 429, {"error": {"message": "slow down"}}, b"Retry-After: 0\r\n")
+            case "429 with a date to come back":
+                when = b"Retry-After: Thu, 01 Jan 2015 00:00:00 GMT\r\n"
+                _send(writer, 429, {"error": {"message": "slow down"}}, when)
+            case "500" | "502" | "503":
+                _send(writer, int(kind), {"error": {"message": "trouble"}})
+            case "dropped":
+                return False
+            case "dropped in the middle":
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                writer.write(b'Content-Length: 1000\r\n\r\n{"choices": [')
+                return False
+            case "no answer":
+                await asyncio.sleep(self._hang_s)
+                return False
+            case "slow":
+                await asyncio.sleep(0.05)
+                _send(writer, 200, _completion(good))
+            case "content filter":
+                _send(writer, 200, _completion("", finish="content_filter"))
+            case "context overflow":
+                error = {"message": "too many tokens", "code": "context_length_exceeded"}
+                _send(writer, 400, {"error": error})
+            case _:
+                _send(writer, 200, _completion(_garbled(kind, good)))
+        return True
+
+
+def _garbled(kind: str | None, good: str) -> str:
+    match kind:
+        case "empty":
+            return ""
+        case "fenced":
+            return f"Here you are:\n```json\n{good}\n```"
+        case "commented":
+            return good[:1] + " // the answer\n" + good[1:]
+        case "trailing comma":
+            return good[:-1] + ",}"
+        case "truncated":
+            return good[: len(good) * 2 // 3]
+        case "half valid":
+            first = next(iter(json.loads(good)))
+            broken = json.loads(good)
+            if isinstance(broken[first], list):
+                broken[first].append({"nonsense": True})
+            return json.dumps(broken, ensure_ascii=False)
+        case "prose":
+            return "I am sorry, I cannot say."
+    return good
+
+
+def _completion(content: str, finish: str = "stop") -> dict[str, Any]:
+    message = {"role": "assistant", "content": content}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "served",
+        "choices": [{"index": 0, "finish_reason": finish, "message": message}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    }
+
+
+def _send(
+    writer: asyncio.StreamWriter, status: int, body: dict[str, Any], headers: bytes = b""
+) -> None:
+    content = json.dumps(body, ensure_ascii=False).encode()
+    writer.write(
+        f"HTTP/1.1 {status} x\r\nContent-Type: application/json\r\n".encode()
+        + headers
+        + f"Content-Length: {len(content)}\r\n\r\n".encode()
+        + content
+    )
+
+
+@contextmanager
+def serving(
+    answers: dict[str, dict[str, Any]], *, share: float, hang_s: float = 1.0
+) -> Iterator[FaultServer]:
+    """A server in a thread of its own."""
+    server = FaultServer(answers, share, hang_s)
+    ready = threading.Event()
+    stop: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stop.append(lambda: loop.call_soon_threadsafe(over.set))
+        listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
+        server.port = listening.sockets[0].getsockname()[1]
+        ready.set()
+        await over.wait()
+        # What is left is cancelled by `asyncio.run`: open connections, answers held back.
+        listening.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    ready.wait()
+    try:
+        yield server
+    finally:
+        stop[0]()
+        thread.join()
