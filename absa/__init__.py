@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from absa.api import aanalyze, analyze, build_graph
+    from absa.api import aanalyze, analyze, build_graph, checkpoint_serde
     from absa.config import SettingsError, load_settings
     from schemas.errors import BackendError, InputError
     from schemas.output import FinalOutput
@@ -19,6 +19,7 @@ __all__ = [
     "aanalyze",
     "analyze",
     "build_graph",
+    "checkpoint_serde",
     "load_settings",
 ]
 
@@ -26,6 +27,7 @@ _HOMES = {
     "aanalyze": "absa.api",
     "analyze": "absa.api",
     "build_graph": "absa.api",
+    "checkpoint_serde": "absa.api",
     "SettingsError": "absa.config",
     "load_settings": "absa.config",
     "BackendError": "schemas.errors",

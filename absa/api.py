@@ -8,7 +8,10 @@ from contextlib import ExitStack
 from functools import cached_property, lru_cache
 from typing import Any
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
+from pydantic import BaseModel
 
 from absa.aux_hf import with_signal
 from absa.backends import make_backend
@@ -17,6 +20,7 @@ from absa.demos import Demos
 from absa.memory import open_memory
 from graph import build
 from graph.build import Graph
+from schemas import answers, human, memory, output, records
 from schemas.backend import Backend
 from schemas.output import FinalOutput
 from schemas.settings import Settings
@@ -27,20 +31,35 @@ def build_graph(
     *,
     backend: Backend | None = None,
     store: BaseStore | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
 ) -> Graph:
     """The compiled LangGraph graph of the settings.
 
     `graph.invoke({"text": ...})["output"]` is a `FinalOutput`; `ainvoke`, `stream`, `astream` and
     `batch` work too. What the settings switch off is not in the graph. Another `backend` than the
-    settings' own may answer for the agents, and another `store` keep what they remember.
+    settings' own may answer for the agents, and another `store` keep what they remember. A graph
+    that asks a person (`pipeline.human_review`) needs a `checkpointer` to wait for the answer.
     """
     settings = settings or load_settings()
     opened = ExitStack()
     if store is None:
         store = opened.enter_context(open_memory(settings.pipeline.memory))
-    graph = build(settings.pipeline, backend or make_backend(settings.backend), store=store)
+    backend = backend or make_backend(settings.backend)
+    graph = build(settings.pipeline, backend, store=store, checkpointer=checkpointer)
     weakref.finalize(graph, opened.close)
     return graph
+
+
+def checkpoint_serde() -> JsonPlusSerializer:
+    """A serialiser for checkpointers that reads back the types of this state, and no others.
+
+    `SqliteSaver(connection, serde=checkpoint_serde())`. LangGraph's default reads any type, warns,
+    and will refuse them in a later version.
+    """
+    modules = (answers, human, memory, output, records)
+    found = (member for module in modules for member in vars(module).values())
+    models = {m for m in found if isinstance(m, type) and issubclass(m, BaseModel)}
+    return JsonPlusSerializer(allowed_msgpack_modules=[(m.__module__, m.__name__) for m in models])
 
 
 class _Analyser:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -55,9 +56,14 @@ class Database:
     Every method raises `StorageError` if the file cannot be used.
     """
 
-    def __init__(self, path: Path, schema: str, *, if_damaged: str) -> None:
-        """Open or create the file. `if_damaged` tells the user what to do about a broken one."""
+    def __init__(self, path: Path, schema: str, *, if_damaged: str, gather_s: float = 0.0) -> None:
+        """Open or create the file. `if_damaged` tells the user what to do about a broken one.
+
+        A write waits `gather_s` for others to share its transaction: one of its own costs ten
+        times the processor time.
+        """
         self.path = path
+        self._gather_s = gather_s
         self._if_damaged = if_damaged
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
@@ -129,6 +135,8 @@ class Database:
         open_ = True
         while open_:
             batch = [self._queue.get()]
+            if self._gather_s:
+                time.sleep(self._gather_s)
             while len(batch) < _BATCH and not self._queue.empty():
                 batch.append(self._queue.get())
             open_ = None not in batch

@@ -28,6 +28,11 @@ def _prices(own: str | None) -> dict[str, dict[str, float]]:
     return {**shipped, **(_own_prices(Path(own)) if own else {})}
 
 
+def prices() -> dict[str, dict[str, float]]:
+    """The prices in force, by model."""
+    return _prices(os.environ.get("ABSA_PRICES"))
+
+
 def _own_prices(path: Path) -> dict[str, dict[str, float]]:
     try:
         given: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -44,7 +49,7 @@ def _own_prices(path: Path) -> dict[str, dict[str, float]]:
 
 def price_of(model: str | None, usage: Mapping[str, int] | None) -> float | None:
     """What some tokens of a model cost in US dollars; None if that is not known."""
-    price = _prices(os.environ.get("ABSA_PRICES")).get(model or "")
+    price = prices().get(model or "")
     if price is None or usage is None:
         return None
     spent = usage.get("prompt_tokens", 0) * price["input"]

@@ -59,6 +59,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
             "ev_components": meta.ev_components,
         },
         "conflict_review": conflict_review(output),
+        "human_review": human_review(output),
         "moderator": {
             "ran": output.moderator is not None,
             "drop_guard": flags.stage2_rejected_due_to_confidence if flags else False,
@@ -132,6 +133,18 @@ def conflict_review(output: FinalOutput) -> dict[str, Any] | None:
             a.model_dump(include={"case", "action_type", "applied", "flag", "votes"})
             for a in meta.arbiter_actions
         ],
+    }
+
+
+def human_review(output: FinalOutput) -> dict[str, Any] | None:
+    """Why a person was to be asked, and what they did; None where nobody is."""
+    word = output.meta.human_review
+    if word is None:
+        return None
+    return {
+        "status": word.status,
+        "reasons": [reason.code for reason in word.reasons],
+        "counts": word.counts.model_dump(),
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from schemas.settings import OverrideSettings
 
 OVERRIDE = "debate_override"
+PERSON = "human"
 
 # Joiners inside emoji and Indic words: invisible, harmless, and wanted.
 _JOINERS = frozenset("\u200c\u200d")
@@ -26,12 +27,14 @@ _WHO = {
     "ate_review": "ATE's review",
     "atsa_review": "ATSA's review",
     OVERRIDE: "the debate",
+    PERSON: "a person",
 }
 _ORIGIN = {
     "validator": "review (Validator)",
     "ate_review": "review (ATE)",
     "atsa_review": "review (ATSA)",
     OVERRIDE: "debate override",
+    PERSON: "a person",
 }
 _WISH = {
     "flip_polarity": "flip its polarity",
@@ -188,10 +191,13 @@ def _occurrences(text: str, piece: str) -> Iterator[int]:
 
 def origin(found: FinalAspect, output: FinalOutput) -> str:
     """Who gave a final aspect its present form: Stage 1, a review or a debate override."""
+    log = output.meta.correction_applied_log
+    if any(entry.source == PERSON and _made(entry, found) for entry in log):
+        return _ORIGIN[PERSON]
     if output.meta.protocol == "conflict_review":
         return _perspectives(found, output)
     if output.meta.adopt_decision == "adopted":
-        for entry in reversed(output.meta.correction_applied_log):
+        for entry in reversed(log):
             if entry.applied and _made(entry, found):
                 return _ORIGIN.get(entry.source, printable(entry.source))
     return "Stage 1"
@@ -289,12 +295,15 @@ def _correction(entry: Correction, adopted: bool) -> Event:
         return Event("refused", aspect, f"{who} wanted to {wish}, but {why}")
     reason = printable(entry.reason or "").strip()
     text = f"{who} {_change(entry.before, entry.after)}" + (f" ({reason})" if reason else "")
-    return Event("changed" if adopted else "set aside", aspect, text)
+    stands = adopted or entry.source == PERSON
+    return Event("changed" if stands else "set aside", aspect, text)
 
 
 def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
     if after is None:
         return "dropped it"
+    if "label" in after:
+        return f"changed the label from {(before or {}).get('label')} to {after['label']}"
     new = after["sentiments"]
     if before is None:
         return f"added it as {_polarities(new)}" if new else "added it"
@@ -419,6 +428,19 @@ def _evidence_value(output: FinalOutput) -> str:
     )
     score = f"evidence value {number(meta.ev_score)} {sign} {number(meta.ev_threshold)}"
     return f"{score}: {parts}" if parts else score
+
+
+def person(output: FinalOutput) -> str | None:
+    """Whether a person was asked, and why; None where nobody is."""
+    word = output.meta.human_review
+    if word is None:
+        return None
+    why = printable("; ".join(reason.detail for reason in word.reasons))
+    if word.status == "pending":
+        return f"waits for a person: {why}"
+    counts = word.counts.model_dump()
+    did = ", ".join(f"{times} {what}" for what, times in counts.items() if times)
+    return f"{printable(word.reviewer or 'a person')}: {did or 'nothing to change'} ({why})"
 
 
 def label_reason(output: FinalOutput) -> str:

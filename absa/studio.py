@@ -15,6 +15,7 @@ from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
 from absa.config import load_settings
 from graph import build, build_switchable
+from graph.build import Graph
 from nodes.assets import data_dir
 from nodes.language import kiwi
 from schemas.settings import PipelineSettings
@@ -27,6 +28,11 @@ def _ablated(name: str) -> PipelineSettings:
     file = data_dir("configs") / f"{name}.yaml"
     switches = yaml.safe_load(file.read_text(encoding="utf-8"))
     return load_settings(_GIVEN, switches).pipeline
+
+
+def _offered(config: str, name: str) -> Graph:
+    # The server brings the checkpointer that a graph needs to wait for a person.
+    return build(_ablated(config), _backend, name=name, interactive=True)
 
 
 def _warm_up(pipeline: PipelineSettings) -> None:
@@ -45,6 +51,6 @@ _backend = open_backend(_settings.backend)
 _warm_up(_settings.pipeline)
 
 absa = build_switchable(_settings.pipeline, _backend)
-absa_no_debate = build(_ablated("abl_no_debate"), _backend, name="absa_no_debate")
-absa_no_override = build(_ablated("abl_no_debate_override"), _backend, name="absa_no_override")
-conflict_review = build(_ablated("conflict_review"), _backend, name="conflict_review")
+absa_no_debate = _offered("abl_no_debate", "absa_no_debate")
+absa_no_override = _offered("abl_no_debate_override", "absa_no_override")
+conflict_review = _offered("conflict_review", "conflict_review")

@@ -8,7 +8,6 @@ costs to start a finished one again.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import multiprocessing
 import resource
@@ -88,7 +87,7 @@ def serve(port: int, delay: float) -> None:
     """An OpenAI-compatible server that answers each agent after `delay` seconds."""
     from benchmarks.server import serve_forever
 
-    asyncio.run(serve_forever(port, delay, ANSWERS))
+    run_in_quick_loop(serve_forever(port, delay, ANSWERS))
 
 
 def http_rate(folder: Path, samples: int, width: int, delay: float) -> float:
@@ -100,7 +99,7 @@ def http_rate(folder: Path, samples: int, width: int, delay: float) -> float:
     )
     server.start()
     try:
-        _wait_for(port)
+        wait_for(port)
         backend = BackendSettings(
             kind="openai",
             model="benchmark",
@@ -113,7 +112,7 @@ def http_rate(folder: Path, samples: int, width: int, delay: float) -> float:
         server.join()
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
     for _ in range(200):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

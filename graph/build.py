@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
@@ -17,11 +18,13 @@ from langgraph.types import RetryPolicy, Send
 from graph import routing
 from graph.steps import (
     AgentStep,
+    HumanStep,
     RecallStep,
     RememberStep,
     RouteStep,
     RuleStep,
     SettingsInForce,
+    typed,
 )
 from nodes.adopt import adopt
 from nodes.agent import Agent
@@ -51,7 +54,14 @@ from schemas.backend import Backend
 from schemas.context import RunContext, context_for
 from schemas.errors import BackendError
 from schemas.settings import PipelineSettings
-from schemas.state import InputState, MemoryInputState, OutputState, State, state_schema
+from schemas.state import (
+    FinishUpdate,
+    InputState,
+    MemoryInputState,
+    OutputState,
+    State,
+    state_schema,
+)
 
 # The loops (rounds, aspects at the gate) are bounded by their own routers. LangGraph's default
 # limit would end a long review with an error that says nothing about it.
@@ -67,19 +77,24 @@ def build(
     *,
     name: str = "absa",
     store: BaseStore | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    interactive: bool = False,
 ) -> Graph:
     """The graph of these settings: what is switched off is not in it.
 
     `store` keeps the episodes of a graph with memory; without one they last as long as the graph.
+    With a `checkpointer` a graph can wait for a person; `interactive` says that one will be there
+    although it is not known yet (LangGraph's server brings its own). Without either nobody is
+    asked, and a text that a person should see is marked as pending.
     """
-    wiring = _Wiring(pipeline, backend, switchable=False, store=store)
+    wiring = _Wiring(pipeline, backend, store=store, saver=checkpointer, interactive=interactive)
     graphs = {"debate": wiring.debate_graph, "conflict_review": wiring.conflict_graph}
     return graphs.get(pipeline.protocol, wiring.vote_graph)(name)
 
 
 def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
     """All parts behind conditional edges that read the run's context; what Studio offers."""
-    return _Wiring(pipeline, backend, switchable=True).debate_graph(name)
+    return _Wiring(pipeline, backend, switchable=True, interactive=True).debate_graph(name)
 
 
 def _is_retryable(error: Exception) -> bool:
@@ -94,10 +109,15 @@ class _Wiring:
         pipeline: PipelineSettings,
         backend: Backend,
         *,
-        switchable: bool,
+        switchable: bool = False,
         store: BaseStore | None = None,
+        saver: BaseCheckpointSaver[Any] | None = None,
+        interactive: bool = False,
     ) -> None:
         self._pipeline = pipeline
+        self._asks = switchable or routing.may_ask(pipeline)
+        self._interactive = interactive or saver is not None
+        self._saver = saver
         self._with_memory = routing.has_memory(pipeline)
         self._store = store or (InMemoryStore() if self._with_memory else None)
         self._backend = backend
@@ -106,7 +126,8 @@ class _Wiring:
         parts = {"conflict_review": ["conflict_review"], "debate": []}.get(
             pipeline.protocol, ["vote"]
         )
-        self._schema = state_schema(*parts, *(["memory"] if self._with_memory else []))
+        parts += ["memory"] * self._with_memory + [routing.HUMAN_REVIEW] * self._asks
+        self._schema = state_schema(*parts)
         self._graph: StateGraph[Any, Any, Any, Any] = StateGraph(
             self._schema,
             context_schema=context_for(pipeline) if switchable else None,
@@ -129,7 +150,8 @@ class _Wiring:
         self._rule(vote, with_settings=True)
         self._graph.add_edge("extract", "vote")
         self._rule(finalize, with_settings=True)
-        self._graph.add_edge("vote", "finalize")
+        self._edge_to_last("vote", "finalize")
+        self._person(finalize)
         self._graph.add_edge("finalize", END)
         return self._compiled(name)
 
@@ -144,8 +166,8 @@ class _Wiring:
         if self._with_memory:
             self._graph.add_conditional_edges(
                 "merge_candidates",
-                RouteStep(routing.after_merge_with_memory),
-                ["recall", "finalize"],
+                RouteStep(self._past_person(routing.after_merge_with_memory)),
+                ["recall", *self._ends(in_doubt=False)],
             )
             self._graph.add_node("recall", RecallStep(self._settings))
             for reviewer in routing.CONFLICT_REVIEWERS:
@@ -153,8 +175,8 @@ class _Wiring:
         else:
             self._graph.add_conditional_edges(
                 "merge_candidates",
-                RouteStep(routing.after_merge),
-                [*routing.CONFLICT_REVIEWERS, "finalize"],
+                RouteStep(self._past_person(routing.after_merge)),
+                [*routing.CONFLICT_REVIEWERS, *self._ends(in_doubt=False)],
             )
         asks = self._pipeline.conflict_review.arbiter == "llm"
         count = "count_votes" if asks else "arbiter"
@@ -164,11 +186,11 @@ class _Wiring:
         self._graph.add_node(count, RuleStep(arbiter))
         if asks:
             # The rule counts; the model is asked only about what the votes leave open.
-            self._graph.add_conditional_edges(
-                count, RouteStep(routing.after_votes), ["arbiter", "finalize"]
-            )
+            votes = RouteStep(self._past_person(routing.after_votes))
+            self._graph.add_conditional_edges(count, votes, ["arbiter", *self._ends()])
             self._agent(asking_arbiter)
-        self._graph.add_edge("arbiter", "finalize")
+        self._edge_to_last("arbiter", "finalize")
+        self._person(conflict_finalize)
         self._graph.add_node("finalize", RuleStep(conflict_finalize, self._settings))
         self._end("finalize")
         return self._compiled(name)
@@ -186,11 +208,52 @@ class _Wiring:
                 with_validator=everything or p.enable_validator,
                 with_gate=everything or "override_gate" in routing.after_apply(p),
             )
-        for last in (moderator, finalize):
+        last_rules = {"moderator": moderator, "finalize": finalize}
+        self._person(lambda state, p: last_rules[routing.before_output(p)[0]](state, p))
+        for last in last_rules.values():
             if everything or last.__name__ in routing.before_output(p):
                 self._rule(last, with_settings=True)
                 self._end(last.__name__)
         return self._compiled(name)
+
+    def _person(self, last: Callable[[State, PipelineSettings], FinishUpdate]) -> None:
+        """The person before the last rule, where one may be asked."""
+        if not self._asks:
+            return
+        step = HumanStep(last, self._settings, interactive=self._interactive)
+        self._graph.add_node(routing.HUMAN_REVIEW, step)
+        if self._switchable:
+            self._choose(
+                routing.HUMAN_REVIEW, lambda state, p: list(routing.before_output(p)), routing.LAST
+            )
+        else:
+            self._graph.add_edge(routing.HUMAN_REVIEW, routing.before_output(self._pipeline)[0])
+
+    def _ends(self, last: str = "finalize", *, in_doubt: bool = True) -> list[str]:
+        """Where an edge to the last node may lead, coming from a node that may leave a doubt."""
+        if self._asks and self._pipeline.human_review == "always":
+            return [routing.HUMAN_REVIEW]
+        return [routing.HUMAN_REVIEW, last] if self._asks and in_doubt else [last]
+
+    def _edge_to_last(self, source: str, last: str) -> None:
+        """An edge to the last node, past the person."""
+        ends = self._ends(last)
+        if len(ends) == 1:
+            self._graph.add_edge(source, ends[0])
+        else:
+            self._choose(source, lambda state, p: routing.past_person(state, p, [last]), ends)
+
+    def _past_person(self, router: Callable[[State], Any]) -> Callable[[State], Any]:
+        """A router that names the last node, with the person before it."""
+        if not self._asks:
+            return router
+
+        def asking(state: State) -> list[str]:
+            found = router(state)
+            follow = [found] if isinstance(found, str) else found
+            return routing.past_person(state, self._pipeline, follow)
+
+        return asking
 
     def _end(self, last: str) -> None:
         """The end, where a graph with memory remembers."""
@@ -207,7 +270,7 @@ class _Wiring:
         self._graph.add_edge(START, "intake")
 
     def _compiled(self, name: str) -> Graph:
-        compiled = self._graph.compile(name=name, store=self._store)
+        compiled = self._graph.compile(name=name, store=self._store, checkpointer=self._saver)
         return compiled.with_config(recursion_limit=RECURSION_LIMIT)
 
     def _stage1(self, with_validator: bool) -> None:
@@ -300,13 +363,19 @@ class _Wiring:
             rule.__name__, RuleStep(rule, self._settings if with_settings else None)
         )
 
-    def _route(self, source: str, router: Router, targets: Iterable[str]) -> None:
+    def _route(self, source: str, router: Router, targets: Sequence[str]) -> None:
         """Edges that the settings choose: drawn once, or chosen in every run."""
         if not self._switchable:
             for target in router(self._pipeline):
-                self._graph.add_edge(source, target)
+                if target in routing.LAST:
+                    self._edge_to_last(source, target)
+                else:
+                    self._graph.add_edge(source, target)
             return
-        self._choose(source, lambda state, p: list(router(p)), targets)
+        ends = [routing.HUMAN_REVIEW] if set(routing.LAST) & set(targets) else []
+        self._choose(
+            source, lambda state, p: routing.past_person(state, p, router(p)), [*targets, *ends]
+        )
 
     def _choose(
         self, source: str, router: Callable[[State, PipelineSettings], Any], targets: Iterable[str]
@@ -319,7 +388,7 @@ class _Wiring:
             # Not `runtime: Runtime`: there is none where a state is edited by hand.
             with set_config_context(config) as run:
                 runtime: Runtime[RunContext] | None = run.run(get_runtime, RunContext)
-            return router(state, settings.under(runtime.context if runtime else None))
+            return router(typed(state), settings.under(runtime.context if runtime else None))
 
         def as_built(state: State) -> Any:
             return router(state, settings())

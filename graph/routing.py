@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from nodes.arbiter import undecided
+from nodes.human_review import doubts_of_state
 from schemas.records import Verdict
 from schemas.settings import PipelineSettings
 from schemas.state import State
@@ -19,6 +20,8 @@ REVIEWERS = ("ate_review", "atsa_review")
 CONFLICT_REVIEWERS = ("review_a", "review_b", "review_c")
 OVERRIDES: tuple[Verdict, ...] = ("add", "flip", "drop")
 SKIPS: tuple[Verdict, ...] = tuple(v for v in get_args(Verdict) if v not in OVERRIDES)
+HUMAN_REVIEW = "human_review"
+LAST = ("moderator", "finalize")
 # The debate spoke of no aspect at all.
 NO_VERDICT = "none"
 
@@ -72,8 +75,22 @@ def after_apply(p: PipelineSettings) -> Next:
 
 
 def before_output(p: PipelineSettings) -> Next:
-    """The Moderator has the last word, or nobody."""
-    return ("moderator",) if p.enable_moderator else ("finalize",)
+    """The Moderator has the last word, or nobody; only a debate has one."""
+    return ("moderator",) if p.protocol == "debate" and p.enable_moderator else ("finalize",)
+
+
+def may_ask(p: PipelineSettings) -> bool:
+    """Whether a person can be asked at all: one call, or a vote, leaves nobody in conflict."""
+    if p.human_review == "on_conflict":
+        debated = p.protocol == "debate" and (p.enable_debate or p.enable_stage2)
+        return debated or p.protocol == "conflict_review"
+    return p.human_review == "always"
+
+
+def past_person(state: State, p: PipelineSettings, follow: Next) -> list[str]:
+    """To the nodes that follow; to a person first, if the last one is next and there is a doubt."""
+    is_last = any(node in LAST for node in follow)
+    return [HUMAN_REVIEW] if is_last and doubts_of_state(state, p) else list(follow)
 
 
 def next_round(state: State, p: PipelineSettings) -> str:

@@ -17,16 +17,19 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
 from langgraph.store.base import BaseStore, Item
+from langgraph.types import interrupt
 from pydantic import BaseModel, TypeAdapter
 
-from nodes import memory
+from nodes import human_review, memory
 from nodes.agent import Agent
+from nodes.human_answer import read_answer
 from schemas.backend import Backend
 from schemas.context import RunContext
 from schemas.errors import InputError
+from schemas.human import HumanAnswer
 from schemas.memory import Recall
 from schemas.settings import MemorySettings, PipelineSettings
-from schemas.state import State
+from schemas.state import FinishUpdate, State
 
 _HINTS = get_type_hints(State)
 _ADAPTERS = {key: TypeAdapter(hint) for key, hint in _HINTS.items()}
@@ -132,6 +135,48 @@ class RouteStep(Runnable[State, Any]):
     ) -> Any:
         """Choose in the loop."""
         return self.invoke(input)
+
+
+class HumanStep(Runnable[State, Any]):
+    """`human_review`: a person is shown what the last rule would give, and asked about it."""
+
+    name = "human_review"
+
+    def __init__(
+        self,
+        last: Callable[[State, PipelineSettings], FinishUpdate],
+        settings: SettingsInForce,
+        *,
+        interactive: bool,
+    ) -> None:
+        """Ask about the output of `last`; without a person at hand, leave it pending."""
+        self._last = last
+        self._settings = settings
+        self._interactive = interactive
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Ask until the answer can be used: every try is an interrupt of its own."""
+        state, pipeline = typed(input), self._settings()
+        if not self._interactive:
+            return human_review.pending(state, pipeline)
+        draft = self._last(state, pipeline)["output"]
+        question = human_review.question(state, pipeline, draft)
+        while True:
+            said = interrupt(question.model_dump(mode="json"), response_schema=_ANSWER_SCHEMA)
+            answer, problems = read_answer(said, draft)
+            if answer is not None:
+                return {"persons_word": human_review.answered(answer, question.reasons)}
+            question = question.model_copy(update={"problems": tuple(problems)})
+
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Ask in the loop: waiting is done by the graph, not here."""
+        return self.invoke(input)
+
+
+# Plain JSON schema, not the model: LangGraph would raise for an answer that does not fit it.
+_ANSWER_SCHEMA = HumanAnswer.model_json_schema()
 
 
 class _StoreStep(Runnable[State, Any]):

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from nodes import assets
@@ -38,7 +39,7 @@ class Agent(Generic[A]):
     repeats: bool = False
 
     def question(self, state: State, pipeline: PipelineSettings) -> Ask:
-        """The question for this state. The agent's prompt comes first and never changes."""
+        """The question for this state. Prompt and examples come first and never change."""
         inputs = {
             "text": state["text"],
             "lang": state["lang"],
@@ -47,16 +48,19 @@ class Agent(Generic[A]):
             "given_aspects": state.get("given_aspects"),
             **self.sees(state, pipeline),
         }
-        system, user = assets.prompt(self.prompt or self.name), render(inputs)
+        name = self.prompt or self.name
+        system, examples, user = assets.prompt(name), assets.examples(name), render(inputs)
+        words = "\0".join((system, *chain.from_iterable(examples), user))
         return Ask(
             node=self.name,
             turn=self.turn(state),
             uid=state["uid"],
             system=system,
             user=user,
-            prompt_sha256=hashlib.sha256(f"{system}\0{user}".encode()).hexdigest(),
+            prompt_sha256=hashlib.sha256(words.encode()).hexdigest(),
             inputs=inputs,
             answer=self.answer,
+            examples=examples,
             seed_offset=self.turn(state) if self.repeats else 0,
             temperature=self.temperature(pipeline),
         )
@@ -105,20 +109,43 @@ def encodable(output: dict[str, Any]) -> dict[str, Any]:
     return decoded
 
 
+# What models are not shown: places are computed from the words, a model's confidence says little to
+# another one, and the judge's edits are among the hints.
+_UNSHOWN = frozenset({"span", "confidence", "weight", "provenance_hint", "final_patch"})
+# Keyed by aspect terms, which may be any word.
+_BY_TERM = frozenset({"aspect_hints"})
+
+
 def render(inputs: Mapping[str, Any]) -> str:
     """The user message: one JSON object, so that nothing in a review can pass for an instruction.
 
-    JSON quotes the text whatever it holds; a delimiter made of words could be imitated.
+    JSON quotes the text whatever it holds; a delimiter made of words could be imitated. Every
+    token of it is paid for in every call: no blanks, nothing empty, nothing a model cannot use.
     """
-    given = {("review" if key == "text" else key): value for key, value in inputs.items() if value}
-    return json.dumps(given, ensure_ascii=False)
+    given = {("review" if key == "text" else key): value for key, value in inputs.items()}
+    # In a solved example an empty list is the solution.
+    shown = {key: value if key == "demos" else _shown(value) for key, value in given.items()}
+    told = {key: value for key, value in shown.items() if value}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shown(value: Any, *, by_term: bool = False) -> Any:
+    if isinstance(value, Mapping):
+        parts = {
+            key: _shown(part, by_term=key in _BY_TERM)
+            for key, part in value.items()
+            if by_term or key not in _UNSHOWN
+        }
+        return {key: part for key, part in parts.items() if part}
+    if isinstance(value, list | tuple):
+        return [_shown(part) for part in value]
+    return value
 
 
 def stage1_view(state: State) -> dict[str, Any]:
-    """Stage 1 as the debate sees it."""
+    """Stage 1 as the debate sees it. Every aspect has a sentiment, so these name them all."""
     shown = {"structural_risks", "correction_proposals"}
     return {
-        **ate_view(state),
         **atsa_view(state),
         **state["stage1_validation"].model_dump(include=shown),
     }

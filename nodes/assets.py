@@ -27,9 +27,23 @@ def read_json(relative: str) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+_EXAMPLES = "\nExamples\n"
+
+
 @cache
 def prompt(name: str) -> str:
-    """The text of `prompts/<name>.md`."""
+    """The instructions of `prompts/<name>.md`: what stands before its examples."""
+    return _prompt_file(name).partition(_EXAMPLES)[0].strip()
+
+
+@cache
+def examples(name: str) -> tuple[tuple[str, str], ...]:
+    """The examples of `prompts/<name>.md`: what is asked and what is answered, a line each."""
+    lines = [line for line in _prompt_file(name).partition(_EXAMPLES)[2].splitlines() if line]
+    return tuple(zip(lines[::2], lines[1::2], strict=True))
+
+
+def _prompt_file(name: str) -> str:
     return (data_dir("prompts") / f"{name}.md").read_text(encoding="utf-8")
 
 

@@ -96,7 +96,7 @@ def conflict_finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
         ),
         process_trace=calls,
     )
-    return finish(output)
+    return finish(state, output)
 
 
 def carry_out(candidates: Iterable[Candidate], actions: Iterable[ArbiterAction]) -> list[Candidate]:

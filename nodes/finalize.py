@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from nodes.adopt import first_skip
 from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
 from nodes.board import Board, tuples
+from nodes.human_answer import with_word
 from nodes.language import Language, language
 from nodes.override_gate import gate_log
 from nodes.polarity import exact
@@ -53,13 +54,16 @@ _CONFLICTS = {
 
 def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
     """Give the output without a Moderator: its label is the aggregate of the final tuples."""
-    return finish(final_output(state, pipeline, state["adoption"], None))
+    return finish(state, final_output(state, pipeline, state["adoption"], None))
 
 
-def finish(output: FinalOutput) -> FinishUpdate:
-    """The end of a text: another one on the same thread must not inherit its id or language."""
+def finish(state: State, output: FinalOutput) -> FinishUpdate:
+    """The end of a text, with a person's word on it where there is one.
+
+    Another text on the same thread must not inherit its id or language.
+    """
     return {
-        "output": output,
+        "output": with_word(output, state.get("persons_word")),
         "uid": None,
         "lang": None,
         "domain": None,

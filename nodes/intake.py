@@ -45,6 +45,7 @@ def intake(state: State) -> IntakeUpdate:
         "arbiter_actions": [],
         # What stands if Stage 2 is switched off.
         "adoption": Adoption(decision="not_adopted", reason="low_signal"),
+        "persons_word": None,
         "counts": {},
     }
 

@@ -103,7 +103,7 @@ def moderator(state: State, pipeline: PipelineSettings) -> FinishUpdate:
     decision = moderate(inputs, pipeline.moderator.rules)
     if decision.arbiter_flags.stage2_rejected_due_to_confidence:
         adoption = adoption.model_copy(update={"decision": "not_adopted", "reason": "low_signal"})
-    return finish(final_output(state, pipeline, adoption, decision))
+    return finish(state, final_output(state, pipeline, adoption, decision))
 
 
 def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:

@@ -18,9 +18,10 @@ def validation_view(state: State) -> dict[str, Any]:
 
 
 def hints_view(state: State) -> dict[str, Any] | None:
-    """The debate review context, None without a debate."""
+    """The debate review context: what the judge gave and the edits; None without a debate."""
     context = state["debate_hints"]
-    return context.model_dump(exclude_none=True) if context else None
+    shown = {"summary", "aspect_hints"}  # the rest repeats them, or is for the record
+    return context.model_dump(exclude_none=True, include=shown) if context else None
 
 
 class Provenance:

@@ -12,7 +12,7 @@ from nodes.agent import Agent, Update, stage1_view
 from nodes.injection import memory_shown
 from schemas.answers import PersonaTurnAnswer, TurnAnswer
 from schemas.records import Turn
-from schemas.settings import DebateProtocol, PipelineSettings
+from schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
 from schemas.state import State
 
 
@@ -35,8 +35,11 @@ def speaker(
     """The agent that speaks for a persona."""
 
     def sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
+        persona = pipeline.debate.speakers[name]
+        # A prompt of its own has introduced it already, unless the settings changed it.
+        known = protocol == "patch" and persona == DEFAULT_PERSONAS[protocol].get(name)
         return {
-            "persona": pipeline.debate.speakers[name].model_dump(exclude_defaults=True),
+            "persona": None if known else persona.model_dump(exclude_defaults=True),
             "stage1": stage1_view(state),
             "history": history(state),
             # Who has to make ends meet may be told how it went in cases like this one.

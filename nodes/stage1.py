@@ -2,7 +2,8 @@
 
 1. ATE: particles stripped, spans re-located, duplicates (by aspect key) dropped. If the text has a
    contrast marker and fewer than two aspects were found, one more is taken from the other clause
-   where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`.
+   where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`. If none was found,
+   both clauses must have a subject: a contrast with one side missing needs the other one.
    Aspects that the user gave stand as they are: ATE was not asked, and nothing is added.
 2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without one is
    backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is kept apart.
@@ -72,22 +73,32 @@ def _place(text: str, term: str, item: AspectItem) -> Span | None:
 
 
 def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> AspectRecord | None:
-    """The aspect of the other clause, when a contrast has only one side."""
+    """The aspect of the other clause, when a contrast has only one side.
+
+    Where no aspect was found there is no other clause, unless both sides have a subject: then the
+    contrast is between two things that nobody named, and the first of them is taken.
+    """
     if len(aspects) >= 2 or not lang.has_contrast(text):
         return None
     known = {lang.key(a.term) for a in aspects}
+    subjects = _subjects(aspects, text, lang)
+    new = [s for s in subjects if lang.key(s.term) and lang.key(s.term) not in known]
+    sides = len(aspects) + len({lang.key(s.term) for s in new})
+    return new[0] if new and sides >= 2 else None
+
+
+def _subjects(aspects: list[AspectRecord], text: str, lang: Language) -> list[AspectRecord]:
+    """The subjects of the clauses in which no aspect was found."""
     places = [a.span.start for a in aspects if a.span]
+    subjects = []
     for start, end in lang.clauses(text):
         if any(start <= place < end for place in places):
             continue
         found = lang.subject(text[start:end])
-        if found is None:
-            continue
-        span = Span(start=start + found[0], end=start + found[1])
-        term = text[span.start : span.end]
-        if lang.key(term) and lang.key(term) not in known:
-            return AspectRecord(term=term, span=span)
-    return None
+        if found is not None:
+            span = Span(start=start + found[0], end=start + found[1])
+            subjects.append(AspectRecord(term=text[span.start : span.end], span=span))
+    return subjects
 
 
 def with_missing_second_aspect(answer: ValidatorAnswer, second: AspectRecord) -> ValidatorAnswer:

@@ -189,7 +189,8 @@ class SentimentItem(Item):
     opinion_term: SkipJsonSchema[Word] = None
     evidence: Word = None
     confidence: Confidence = None
-    is_implicit: Flag = None
+    # Models are not asked: whether the aspect has a place in the text says it.
+    is_implicit: SkipJsonSchema[Flag] = None
 
 
 class AtsaAnswer(Answer):
@@ -230,7 +231,9 @@ class EditTarget(Item):
 
     aspect_ref: Word = None
     aspect_term: SkipJsonSchema[Word] = None
-    polarity: OptionalPolarity = None
+    # Not asked for: a small model writes the new polarity here instead of into `value`, and the
+    # one that the tuple has now is known.
+    polarity: SkipJsonSchema[OptionalPolarity] = None
 
 
 class Edit(Item):
@@ -387,7 +390,7 @@ class ExtractedTuple(Item):
     evidence: Word = None
     polarity: SpokenPolarity = None
     confidence: Confidence = None
-    is_implicit: Flag = None
+    is_implicit: SkipJsonSchema[Flag] = None
 
 
 class ExtractAnswer(Answer):

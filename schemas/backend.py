@@ -13,7 +13,9 @@ from schemas.answers import Answer
 class Ask:
     """One question to a backend.
 
-    `system` is the agent's prompt, the same for every text; `user` is the rendered `inputs`.
+    `system` is the agent's prompt and `examples` are questions like this one with their answers,
+    shown as a conversation that went before; both are the same for every text. `user` is the
+    rendered `inputs`.
     """
 
     node: str
@@ -24,6 +26,7 @@ class Ask:
     prompt_sha256: str
     inputs: Mapping[str, Any]
     answer: type[Answer]
+    examples: tuple[tuple[str, str], ...] = ()
     # A vote asks the same question several times: with other seeds, and warmer than usual.
     seed_offset: int = 0
     temperature: float | None = None

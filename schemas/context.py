@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -14,6 +14,7 @@ _TOGGLES = (
     "enable_debate",
     "enable_debate_override",
     "enable_moderator",
+    "human_review",
 )
 _THRESHOLDS = (
     "min_total",
@@ -36,6 +37,9 @@ class RunContext(BaseModel):
     enable_debate: bool = Field(True, description="Hold the debate (EPM, TAN, CJ, judge).")
     enable_debate_override: bool = Field(True, description="Let the debate override, by the gate.")
     enable_moderator: bool = Field(True, description="Decide the label by the Moderator's rules.")
+    human_review: Literal["off", "on_conflict", "always"] = Field(
+        "off", description="Ask a person before the result is final: never, in doubt, always."
+    )
     rounds: int = Field(1, ge=1, le=10, description="Rounds of the debate.")
     min_total: float = Field(1.6, ge=0, description="Gate: least total hint weight.")
     min_margin: float = Field(0.8, ge=0, description="Gate: least difference of the polarities.")

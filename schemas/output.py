@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.answers import DebateSummary, Span
+from schemas.human import Decision, Doubt, HumanCounts
 from schemas.memory import Recall
 from schemas.records import (
     Aggregate,
@@ -141,6 +142,27 @@ class MemoryUse(OutputModel):
     injections: tuple[str, ...] = ()
 
 
+class Shown(OutputModel):
+    """The result as the agents left it, and as a person saw it."""
+
+    label: str
+    confidence: float
+    rationale: str = ""
+    final_aspects: tuple[FinalAspect, ...] = ()
+
+
+class HumanReview(OutputModel):
+    """What a person was asked and decided; `pending` where nobody was there to be asked."""
+
+    status: Literal["pending", "reviewed"]
+    reasons: tuple[Doubt, ...]
+    reviewer: str | None = None
+    note: str | None = None
+    decisions: tuple[Decision, ...] = ()
+    counts: HumanCounts = HumanCounts()
+    shown: Shown | None = None
+
+
 class Meta(OutputModel):
     """Why the result is what it is."""
 
@@ -178,6 +200,8 @@ class Meta(OutputModel):
     usage: Usage = Usage()
     # What memory held for this case, and the calls that were shown it.
     memory: MemoryUse | None = None
+    # The person who was asked, or is still to be asked; None where nobody is.
+    human_review: HumanReview | None = None
     # The seed of a batch: it tells the repetitions of a sample apart.
     seed: int | None = None
 

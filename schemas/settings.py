@@ -50,6 +50,7 @@ RESERVED_NAMES = frozenset(
         # Rule nodes and the nodes of the other protocols.
         *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt"),
         *("moderator", "finalize", "vote", "extract_answers"),
+        *("human_review", "persons_word"),
         *("recall", "remember", "memory_recall", "memory_injections", "split"),
         *("merge_candidates", "count_votes", "triplet_answers", "review_answers"),
         *("candidates", "conflict_flags", "validator_risks"),
@@ -83,6 +84,20 @@ def _check_base_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _check_variable(name: str) -> str:
+    # Not repeated: whoever puts the key itself here must not find it in a message or a manifest.
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", name):
+        raise ValueError("expected the name of an environment variable, such as OPENAI_API_KEY")
+    return name
+
+
+def _check_keyring_entry(entry: str) -> str:
+    service, _, name = entry.partition("/")
+    if not service or not name:
+        raise ValueError("expected a keyring entry as service/name, such as absa/OPENAI_API_KEY")
+    return entry
+
+
 def _check_persona_name(name: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"a persona's key must be snake_case (a-z, 0-9, _), got {name!r}")
@@ -92,6 +107,8 @@ def _check_persona_name(name: str) -> str:
 
 
 BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
+Variable = Annotated[Text, AfterValidator(_check_variable)]
+KeyringEntry = Annotated[Text, AfterValidator(_check_keyring_entry)]
 PersonaName = Annotated[str, AfterValidator(_check_persona_name)]
 
 
@@ -381,6 +398,15 @@ class PipelineSettings(_Section):
     vote: VoteSettings = VoteSettings()
     memory: MemorySettings = MemorySettings()
     conflict_review: ConflictReviewSettings = ConflictReviewSettings()
+    human_review: Literal["off", "on_conflict", "always"] = "off"
+    """Whether a person is asked before the result is final: where the agents left a doubt, or
+    about every text."""
+
+    @field_validator("human_review", mode="before")
+    @classmethod
+    def _read_yaml_off(cls, value: object) -> object:
+        # YAML 1.1 reads the word `off` as a boolean.
+        return "off" if value is False else value
 
     @property
     def debate_calls(self) -> int:
@@ -405,16 +431,25 @@ class RoleSettings(_Section):
     base_url: BaseUrl | None = None
     temperature: Temperature | None = None
     seed: Count | None = None
+    max_tokens: Positive | None = None
+    api_key_env: Variable | None = None
+    api_key_keyring: KeyringEntry | None = None
 
 
 class BackendSettings(_Section):
-    """Who answers the nodes. Keys and other secrets come from the environment only."""
+    """Who answers the nodes. Settings say where a key is to be found, never the key."""
 
     kind: Literal["offline", "openai", "replay"] = "offline"
     model: Text | None = None
     base_url: BaseUrl | None = None
     temperature: Temperature = 0.0
     seed: Count = 0
+    max_tokens: Positive | None = None
+    """The longest answer, in tokens; None leaves it to the server."""
+    api_key_env: Variable = "OPENAI_API_KEY"
+    """The environment variable that holds the key."""
+    api_key_keyring: KeyringEntry | None = None
+    """Where the keyring has it: service/name."""
     timeout_s: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = 60.0
     max_retries: Count = 5
     max_concurrency: Positive = 16
@@ -434,7 +469,19 @@ class BackendSettings(_Section):
             base_url=own.base_url if own.base_url is not None else self.base_url,
             temperature=own.temperature if own.temperature is not None else self.temperature,
             seed=own.seed if own.seed is not None else self.seed,
+            max_tokens=own.max_tokens if own.max_tokens is not None else self.max_tokens,
+            **self._key_of(own),
         )
+
+    def _key_of(self, own: RoleSettings) -> dict[str, str | None]:
+        """Where a role's key is: a key goes to the server it was named for and to no other."""
+        if own.api_key_env or own.api_key_keyring:
+            source: RoleSettings | BackendSettings = own
+        elif own.base_url in (None, self.base_url):
+            source = self
+        else:
+            return {}
+        return {"api_key_env": source.api_key_env, "api_key_keyring": source.api_key_keyring}
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:

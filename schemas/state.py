@@ -23,7 +23,7 @@ from schemas.answers import (
     ValidatorAnswer,
 )
 from schemas.memory import Recall
-from schemas.output import FinalOutput
+from schemas.output import FinalOutput, HumanReview
 from schemas.records import (
     Adoption,
     ArbiterAction,
@@ -132,11 +132,14 @@ class State(TypedDict, total=False):
     arbiter_actions: list[ArbiterAction]
     # Decision
     adoption: Adoption
+    # What a person said, or was to be asked
+    persons_word: HumanReview | None
     counts: dict[str, Counts]
     output: FinalOutput
 
 
 _ONLY_IN: Mapping[str, frozenset[str]] = {
+    "human_review": frozenset({"persons_word"}),
     "memory": frozenset({"split", "memory_recall", "memory_injections"}),
     "vote": frozenset({"extract_answers", "call_number"}),
     "conflict_review": frozenset(
@@ -188,6 +191,7 @@ class IntakeUpdate(TypedDict):
     discarded_actions: list[DiscardedAction]
     arbiter_actions: list[ArbiterAction]
     adoption: Adoption
+    persons_word: None
     counts: dict[str, Counts]
 
 
@@ -250,3 +254,9 @@ class ArbiterUpdate(TypedDict):
     discarded_actions: list[DiscardedAction]
     arbiter_actions: list[ArbiterAction]
     counts: dict[str, Counts]
+
+
+class HumanUpdate(TypedDict):
+    """A person's word on the result, or that it is still to be had."""
+
+    persons_word: HumanReview

@@ -41,6 +41,9 @@ def answer(keys: Iterable[str], review: str, number: int) -> dict[str, Any]:
         ],
         "structural_risks": [{"type": "NEGATION", "severity": "mid"}] * (number % 2),
         "correction_proposals": [],
+        "tuples": [
+            {"aspect_term": first, "polarity": polarity, "evidence": last, "confidence": 0.9}
+        ],
         "agent": "x",
         "proposed_edits": [edit],
         "final_patch": [edit],
@@ -76,14 +79,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        system, user = (message["content"] for message in request["messages"][:2])
+        said = [message["content"] for message in request["messages"]]
         # As the traces have it.
-        prompt = hashlib.sha256(f"{system}\0{user}".encode()).hexdigest()
-        review = json.loads(user)["review"]
+        prompt = hashlib.sha256("\0".join(said).encode()).hexdigest()
+        review = json.loads(said[-1])["review"]
         form = request["response_format"]["json_schema"]
         call = {
             "start": self.headers["Authorization"].removeprefix("Bearer "),
             "prompt": prompt,
+            "review": review,
             "seed": request.get("seed"),
         }
         self.server.note(**call)

@@ -19,6 +19,9 @@ settings.register_profile("ci", derandomize=True, **_COMMON)
 settings.register_profile("desk", **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
+# No test asks the keyring of whoever runs it.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 

@@ -20,6 +20,7 @@ from nodes import assets
 #: Faults that pass when the request is repeated.
 PASSING = (
     "429",
+    "429 without a hint",
     "429 with a date to come back",
     "500",
     "502",
@@ -27,21 +28,53 @@ PASSING = (
     "dropped",
     "dropped in the middle",
     "no answer",
+    "trickling",
     "slow",
 )
 #: Answers that are not as they should be, and can be read or are asked for again.
-GARBLED = ("empty", "fenced", "commented", "trailing comma", "truncated", "half valid", "prose")
+GARBLED = (
+    "empty",
+    "fenced",
+    "commented",
+    "trailing comma",
+    "truncated",
+    "half valid",
+    "Korean keys",
+    "prose",
+)
 #: Requests that fail however often they are repeated.
-LASTING = {"FILTERED": "content filter", "TOO-LONG": "context overflow"}
+LASTING = {
+    "FILTERED": "content filter",
+    "REFUSED": "content filter of the gateway",
+    "TOO-LONG": "context overflow",
+}
+KOREAN = {
+    "aspects": "측면",
+    "term": "용어",
+    "aspect_sentiments": "측면별 감성",
+    "tuples": "결과",
+    "aspect_term": "측면어",
+    "aspect_ref": "측면",
+    "polarity": "감성",
+    "evidence": "근거",
+    "confidence": "신뢰도",
+}
 
 
 class FaultServer:
     """Answers each agent with its recorded answer; `share` of the requests fail at first."""
 
-    def __init__(self, answers: dict[str, dict[str, Any]], share: float, hang_s: float) -> None:
+    def __init__(
+        self,
+        answers: dict[str, dict[str, Any]],
+        share: float,
+        hang_s: float,
+        first: tuple[str, ...],
+    ) -> None:
         self._answers = {assets.prompt(node): answer for node, answer in answers.items()}
         self._share = share
         self._hang_s = hang_s
+        self._first = first
         self.port = 0
         self.requests: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
@@ -55,6 +88,8 @@ class FaultServer:
         name = hashlib.sha256(text.encode()).hexdigest()
         attempt = self.requests[name]
         self.requests[name] += 1
+        if attempt < len(self._first):
+            return self._first[attempt]
         draw = int(hashlib.sha256(f"{name}{attempt}".encode()).hexdigest(), 16)
         if (draw % 1000) / 1000 >= self._share:
             return None
@@ -92,6 +127,8 @@ class FaultServer:
             case "429 with a date to come back":
                 when = b"Retry-After: Thu, 01 Jan 2015 00:00:00 GMT\r\n"
                 _send(writer, 429, {"error": {"message": "slow down"}}, when)
+            case "429 without a hint":
+                _send(writer, 429, {"error": {"message": "slow down"}})
             case "500" | "502" | "503":
                 _send(writer, int(kind), {"error": {"message": "trouble"}})
             case "dropped":
@@ -103,14 +140,27 @@ class FaultServer:
             case "no answer":
                 await asyncio.sleep(self._hang_s)
                 return False
+            case "trickling":
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                writer.write(b"Content-Length: 100000\r\n\r\n")
+                for _ in range(round(self._hang_s / 0.02)):
+                    writer.write(b" ")
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+                return False
             case "slow":
                 await asyncio.sleep(0.05)
                 _send(writer, 200, _completion(good))
             case "content filter":
                 _send(writer, 200, _completion("", finish="content_filter"))
+            case "content filter of the gateway":
+                error = {"message": "blocked by the content policy", "code": "content_filter"}
+                _send(writer, 400, {"error": error})
             case "context overflow":
                 error = {"message": "too many tokens", "code": "context_length_exceeded"}
                 _send(writer, 400, {"error": error})
+            case "truncated":
+                _send(writer, 200, _completion(_garbled(kind, good), finish="length"))
             case _:
                 _send(writer, 200, _completion(_garbled(kind, good)))
         return True
@@ -134,9 +184,19 @@ def _garbled(kind: str | None, good: str) -> str:
             if isinstance(broken[first], list):
                 broken[first].append({"nonsense": True})
             return json.dumps(broken, ensure_ascii=False)
+        case "Korean keys":
+            return json.dumps(_in_korean(json.loads(good)), ensure_ascii=False)
         case "prose":
             return "I am sorry, I cannot say."
     return good
+
+
+def _in_korean(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_in_korean(item) for item in value]
+    if isinstance(value, dict):
+        return {KOREAN.get(key, key): _in_korean(part) for key, part in value.items()}
+    return value
 
 
 def _completion(content: str, finish: str = "stop") -> dict[str, Any]:
@@ -165,10 +225,14 @@ def _send(
 
 @contextmanager
 def serving(
-    answers: dict[str, dict[str, Any]], *, share: float, hang_s: float = 1.0
+    answers: dict[str, dict[str, Any]],
+    *,
+    share: float = 0.0,
+    hang_s: float = 1.0,
+    first: tuple[str, ...] = (),
 ) -> Iterator[FaultServer]:
-    """A server in a thread of its own."""
-    server = FaultServer(answers, share, hang_s)
+    """A server in a thread of its own; `first` is what goes wrong with each question at first."""
+    server = FaultServer(answers, share, hang_s, first)
     ready = threading.Event()
     stop: list[Callable[[], object]] = []
 

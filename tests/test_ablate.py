@@ -525,9 +525,9 @@ SIX = DEFAULT_NAMES[:6]
 
 def language_model(request: Body) -> Response:
     """Answers by prompt, and joint calls by prompt and seed."""
-    system, user = (message["content"] for message in request["messages"][:2])
-    number = int(hashlib.sha256(f"{system}\0{user}".encode()).hexdigest()[:8], 16)
-    review = json.loads(user)["review"]
+    words = [message["content"] for message in request["messages"]]
+    number = int(hashlib.sha256("\0".join(words).encode()).hexdigest()[:8], 16)
+    review = json.loads(words[-1])["review"]
     keys = request["response_format"]["json_schema"]["schema"]["properties"].keys()
     if "tuples" in keys:
         polarity = POLARITIES[(number + int(request["seed"])) % 3]

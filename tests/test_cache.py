@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from absa.backends.cache import CachedBackend, default_path
+from absa.backends.cache import AnswerKeys, Answers, CachedBackend, default_path
 from absa.database import StorageError
 from schemas.answers import AteAnswer, AtsaAnswer
 from schemas.backend import Ask, Reply
@@ -64,10 +64,9 @@ def cache(tmp_path: Path) -> Callable[..., Any]:
     def opened(
         inner: Counting, run_id: str = "run", shared: bool = True, **changes: Any
     ) -> Iterator[CachedBackend]:
-        path = tmp_path / "답.db"
-        backend = CachedBackend(inner, settings(**changes), path, run_id=run_id, shared=shared)
-        yield backend
-        backend.close()
+        keys = AnswerKeys(settings(**changes), run_id, shared=shared)
+        with closing(Answers(tmp_path / "답.db")) as answers:
+            yield CachedBackend(inner, keys, answers)
 
     return opened
 
@@ -142,14 +141,17 @@ def test_unshared_answer_is_given_to_the_call_that_asked_only(
     assert inner.count == 2
 
 
-def test_unshared_answers_are_forgotten_with_their_sample_alone(cache: Callable[..., Any]) -> None:
+def test_unshared_answers_are_forgotten_with_their_sample_alone(
+    cache: Callable[..., Any], tmp_path: Path
+) -> None:
     inner = Counting()
     # The second uid looks like a call of the first sample.
     uids = ("u", "u/ate", 'u", "x')
     with cache(inner, shared=False) as backend:
         for uid in uids:
             backend.ask(question(uid))
-        backend.forget("u")
+    with closing(Answers(tmp_path / "답.db")) as answers:
+        answers.forget(AnswerKeys(settings(), "run", shared=False).of_sample("u"))
     with cache(inner, shared=False) as backend:
         for uid in uids[1:]:
             backend.ask(question(uid))

@@ -288,7 +288,7 @@ def test_language_and_domain_reach_the_agents(capsys: pytest.CaptureFixture[str]
         backend += ["--set", f"backend.base_url={server.url}", "-c", "abl_no_debate"]
         args = ["analyze", GOOD, "--lang", "EN-us", "--domain", "canteen", "--json", *backend]
         assert run([*args, "--set", "pipeline.enable_stage2=false"]) == 0
-        asked = json.loads(server.requests[0]["messages"][1]["content"])
+        asked = json.loads(server.requests[0]["messages"][-1]["content"])
     assert (asked["lang"], asked["domain"]) == ("en", "canteen")
     assert json.loads(capsys.readouterr().out)["lang"] == "en"
 

@@ -371,7 +371,7 @@ def test_the_drawing_is_the_one_on_record(name, same_as_snapshot):
 
 def test_the_drawing_of_the_switchable_graph_is_the_one_on_record(same_as_snapshot):
     graph = build_switchable(PipelineSettings(), ScriptedBackend({}))
-    assert drawn_nodes(graph) == DEFAULT | {"apply_drop", "finalize"}
+    assert drawn_nodes(graph) == DEFAULT | {"apply_drop", "finalize", "human_review"}
     same_as_snapshot("switchable.mmd", graph.get_graph(xray=True).draw_mermaid(with_styles=False))
 
 

@@ -27,7 +27,10 @@ from openai_server import (
 )
 
 from absa.backends import wire
-from absa.backends.openai import NO_KEY, OPENAI_URL, OpenAIBackend, _Wait
+from absa.backends.chat import NO_KEY
+from absa.backends.faults import Wait
+from absa.backends.keys import OPENAI_URL
+from absa.backends.openai import OpenAIBackend
 from schemas.answers import (
     Answer,
     AteAnswer,
@@ -46,7 +49,7 @@ pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
 GOOD = {"aspects": [{"term": "가격", "confidence": 0.9}]}
 KEY = "sk-test-0123456789-secret"
-MODES = ("json_schema", "tool", "text")
+MODES = ("json_schema", "tool", "json_object", "text")
 
 AskFn = Callable[[OpenAIBackend, Ask], Reply]
 
@@ -92,7 +95,8 @@ def question(node: str = "ate", answer: type[Answer] = AteAnswer) -> Ask:
 
 def mode_of(request: Body) -> str:
     if "response_format" in request:
-        return "json_schema"
+        kind: str = request["response_format"]["type"]
+        return kind
     return "tool" if "tools" in request else "text"
 
 
@@ -180,11 +184,11 @@ def test_refused_response_format_falls_back_to_a_tool_and_is_remembered(
     assert first.output == second.output == GOOD
     assert [mode_of(request) for request in server.requests] == ["json_schema", "tool", "tool"]
     assert (first.attempts, second.attempts) == (2, 1)
-    assert second.notes == ("asked by tool: response_format was refused",)
+    assert second.notes == ("asked by tool: the server takes no JSON schema",)
 
 
-def test_refused_tools_too_fall_back_to_json_text(server: Server, ask: AskFn) -> None:
-    server.rule = refusing("json_schema", "tool")
+def test_refused_tools_and_json_mode_too_fall_back_to_text(server: Server, ask: AskFn) -> None:
+    server.rule = refusing("json_schema", "tool", "json_object")
     asked = backend(server)
     assert ask(asked, question()).output == GOOD
     ask(asked, question())
@@ -202,7 +206,7 @@ def test_refusal_of_one_model_says_nothing_about_another(server: Server) -> None
 
 
 def test_request_refused_in_every_form_teaches_nothing(server: Server, ask: AskFn) -> None:
-    server.script = [fails(400, "first words"), fails(400), fails(400)]
+    server.script = [fails(400, "first words"), fails(400), fails(400), fails(400)]
     server.rule = lambda _: says(GOOD)
     asked = backend(server)
     with pytest.raises(BackendError, match="HTTP 400.*first words"):
@@ -403,13 +407,13 @@ def test_wait_is_what_the_server_asks_for(
     error = Exception()
     error.response = SimpleNamespace(headers={"retry-after": header} if header else {})  # type: ignore[attr-defined]
     state = SimpleNamespace(attempt_number=1, outcome=SimpleNamespace(exception=lambda: error))
-    assert shortest <= _Wait(0.5)(state) <= longest  # type: ignore[arg-type]
+    assert shortest <= Wait(0.5)(state) <= longest  # type: ignore[arg-type]
 
 
 def test_waits_grow_and_are_jittered() -> None:
     def waits(attempt: int) -> set[float]:
         state = SimpleNamespace(attempt_number=attempt, outcome=None)
-        return {_Wait(0.5)(state) for _ in range(50)}  # type: ignore[arg-type]
+        return {Wait(0.5)(state) for _ in range(50)}  # type: ignore[arg-type]
 
     assert len(waits(1)) > 1
     assert max(waits(1)) <= 1.0 < min(waits(3)) < max(waits(12)) <= 61

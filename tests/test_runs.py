@@ -26,9 +26,10 @@ from absa.config import load_settings
 from absa.runs import Progress, RunError, RunMismatch, RunPlan, RunReport
 from absa.runs import run as run_batch
 from absa.runs.artefacts import ARTEFACTS
-from absa.runs.engine import Control, RunBusy, locked
 from absa.runs.identity import TRANSPORT
 from absa.runs.journal import Totals
+from absa.runs.lock import locked
+from absa.runs.plan import Control, RunBusy
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError
 from schemas.settings import BackendSettings

@@ -344,6 +344,24 @@ def test_a_state_edited_by_hand_is_taken_up(recorded: Studio, graph: str) -> Non
     assert {t["polarity"] for t in stage1} == {"neutral"}
 
 
+def test_a_person_answers_through_the_interrupt(recorded: Studio) -> None:
+    client, thread = recorded.client, recorded.thread()
+    context = {"human_review": "always"}
+
+    def answer(*decisions: Json) -> Any:
+        resume = {"resume": {"decisions": list(decisions), "reviewer": "kim"}}
+        return client.runs.wait(thread, "absa", command=resume, context=context)
+
+    asked: Any = client.runs.wait(thread, "absa", input=SAMPLE, context=context)
+    (waiting,) = asked["__interrupt__"]
+    assert [c["aspect"] for c in waiting["value"]["candidates"]][:2] == ["사용감", "가격"]
+    (again,) = answer({"action": "drop", "aspect": "배송"})["__interrupt__"]
+    assert "'배송' is no aspect of the result" in again["value"]["problems"][0]
+    output = answer({"action": "flip", "aspect": "사용감", "polarity": "neutral"})["output"]
+    assert tuples(output) == {**RIGHT, "사용감": "neutral"}
+    assert output["meta"]["human_review"]["counts"]["flipped"] == 1
+
+
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_it_works_out_of_the_box(out_of_the_box: Studio, graph: str) -> None:
     assert tuples(out_of_the_box.run(graph, given={"text": TEXT})) == RIGHT

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from absa.offline.analysis import Analyser
+from absa.offline.aspects import find
 from absa.offline.features import features
-from absa.offline.models import Decision, Models, candidacies
+from absa.offline.model import View
+from absa.offline.models import Candidacy, Decision, Models, candidacies
 from absa.offline.tagger import Candidate, Tagger, disjoint, spans
 from absa.offline.training.tagger import labels
 from absa.offline.views import view_of
@@ -102,12 +104,14 @@ def test_rules_help_out_where_the_tagger_knows_no_domain() -> None:
 def test_threads_share_a_tagger() -> None:
     models = Models().of("en")
     views = [view_of(f"The {word} was great .", "en") for word in ("food", "room", "staff", "bed")]
-    alone = [candidacies(view, models.tagger, models.polarity) for view in views]
+
+    def read(view: View) -> list[Candidacy]:
+        return candidacies(view, models.tagger, models.polarity, find(view))
+
+    alone = [read(view) for view in views]
     with ThreadPoolExecutor(8) as pool:
         work = [view for _ in range(20) for view in views]
-        together = list(
-            pool.map(lambda view: candidacies(view, models.tagger, models.polarity), work)
-        )
+        together = list(pool.map(read, work))
     assert together == alone * 20
 
 

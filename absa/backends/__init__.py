@@ -45,6 +45,8 @@ def open_backend(settings: BackendSettings) -> Backend:
 
             return ReplayBackend(str(settings.path), settings.seed)
         case "openai":
+            from absa.backends.cache import default_path
             from absa.backends.openai import OpenAIBackend
+            from absa.backends.servers import FILE
 
-            return OpenAIBackend(settings)
+            return OpenAIBackend(settings, memory=default_path().with_name(FILE))

@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, owner TEXT NOT NULL, reply TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+# Who pays for an answer does not change it.
+_KEYS = {"api_key_env", "api_key_keyring"}
 _IF_DAMAGED = "the answer cache is damaged: delete the file, its answers are asked for again"
 
 
@@ -44,117 +46,144 @@ def _schema_of(answer: type[Answer]) -> str:
     return json.dumps(answer.model_json_schema(), sort_keys=True)
 
 
-class CachedBackend:
-    """Another backend with a memory."""
+class AnswerKeys:
+    """What an answer is known by, and whose it is."""
 
-    def __init__(
-        self,
-        inner: Backend,
-        settings: BackendSettings,
-        path: Path,
-        *,
-        run_id: str,
-        shared: bool = True,
-    ) -> None:
-        """Remember the answers of `inner` in `path`.
+    def __init__(self, settings: BackendSettings, run_id: str, *, shared: bool = True) -> None:
+        """Name the questions of a run.
 
         Not shared, an answer is given back only to the call that asked for it: a run without the
         cache still asks nothing twice when it is resumed.
         """
-        self._inner = inner
         self._settings = settings
-        self._run_id = run_id
-        self._shared = shared
-        # Whoever asks what is being asked already waits for that answer. One lock per question
-        # under way: they vanish with the last coroutine that holds them.
-        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._db = Database(path, _SCHEMA, if_damaged=_IF_DAMAGED)
+        self.run_id = run_id
+        self.shared = shared
 
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
-
-    def forget(self, uid: str) -> None:
-        """Drop the answers of a finished sample that nobody else may use."""
-        if not self._shared:
-            mine = self._prefix(uid)
-            self._db.write("DELETE FROM answers WHERE substr(owner, 1, ?) = ?", len(mine), mine)
-
-    def ask(self, question: Ask) -> Reply:
-        """The remembered answer, or a new one that is remembered."""
-        key, owner = self._key(question), self._owner(question)
-        reply = self._recall(key, owner)
-        if reply is None:
-            reply = self._inner.ask(question)
-            if is_usable(question, reply):
-                self._store(key, owner, reply).result()
-        return reply
-
-    async def aask(self, question: Ask) -> Reply:
-        """The remembered answer, or a new one that is remembered."""
-        key, owner = self._key(question), self._owner(question)
-        lock = self._under_way.setdefault(key, asyncio.Lock())
-        async with lock:
-            reply = self._recall(key, owner)
-            if reply is None:
-                reply = await self._inner.aask(question)
-                if is_usable(question, reply):
-                    # The next agent is asked only when this answer is safe.
-                    await asyncio.wrap_future(self._store(key, owner, reply))
-        return reply
-
-    def _prefix(self, uid: str) -> str:
+    def of_sample(self, uid: str) -> str:
+        """How the owner of each answer of a sample begins."""
         # As JSON, so that no uid can look like the beginning of another.
-        return json.dumps([self._run_id, self._settings.seed, uid])[:-1] + ", "
+        return json.dumps([self.run_id, self._settings.seed, uid])[:-1] + ", "
 
-    def _owner(self, question: Ask) -> str:
-        return f"{self._prefix(question.uid)}{question.node}, {question.turn}]"
+    def owner(self, question: Ask) -> str:
+        """Which call of which run this is."""
+        return f"{self.of_sample(question.uid)}{question.node}, {question.turn}]"
 
-    def _key(self, question: Ask) -> str:
+    def key(self, question: Ask) -> str:
+        """What the answer depends on."""
         parts: list[Any] = [
-            self._settings.role(question.node).model_dump(),
+            self._settings.role(question.node).model_dump(exclude=_KEYS),
             question.seed_offset,
             question.temperature,
             question.prompt_sha256,
             _schema_of(question.answer),
         ]
-        if not self._shared:
-            parts.append(self._owner(question))
+        if not self.shared:
+            parts.append(self.owner(question))
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def _recall(self, key: str, owner: str) -> Reply | None:
-        row = self._db.one("SELECT owner, reply FROM answers WHERE key = ?", key)
-        if row is None:
-            return None
-        stored = json.loads(row[1])
-        reply = Reply(**{**stored, "notes": tuple(stored["notes"])})
-        if row[0] == owner:
-            return reply
-        return Reply(
-            reply.output,
-            backend=reply.backend,
-            model=reply.model,
-            seed=reply.seed,
-            latency_ms=0.0,
-            cached=True,
-            attempts=0,
-            notes=reply.notes,
-        )
 
-    def _store(self, key: str, owner: str, reply: Reply) -> Future[None]:
-        text = json.dumps(
-            {
-                "output": reply.output,
-                "backend": reply.backend,
-                "model": reply.model,
-                "seed": reply.seed,
-                "usage": reply.usage,
-                "latency_ms": reply.latency_ms,
-                "attempts": reply.attempts,
-                "notes": reply.notes,
-            }
-        )
-        return self._db.write("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", key, owner, text)
+class Answers:
+    """The file of remembered answers."""
+
+    def __init__(self, path: Path, *, gather_s: float = 0.0) -> None:
+        """Open or create it; an answer may wait `gather_s` for others to be written with it."""
+        # Whoever asks what is being asked already waits for that answer. One lock per question
+        # under way: they vanish with the last coroutine that holds them.
+        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._db = Database(path, _SCHEMA, if_damaged=_IF_DAMAGED, gather_s=gather_s)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def under_way(self, key: str) -> asyncio.Lock:
+        """To be held while this question is asked."""
+        return self._under_way.setdefault(key, asyncio.Lock())
+
+    def get(self, key: str) -> tuple[str, str] | None:
+        """Who paid for an answer, and the reply as text."""
+        row = self._db.one("SELECT owner, reply FROM answers WHERE key = ?", key)
+        return (row[0], row[1]) if row else None
+
+    def put(self, key: str, owner: str, reply: str) -> Future[None]:
+        """Remember an answer; the first one stays."""
+        return self._db.write("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", key, owner, reply)
+
+    def forget(self, beginning: str) -> None:
+        """Drop the answers whose owner begins so."""
+        sql = "DELETE FROM answers WHERE substr(owner, 1, ?) = ?"
+        self._db.write(sql, len(beginning), beginning)
+
+
+class CachedBackend:
+    """Another backend with a memory."""
+
+    def __init__(self, inner: Backend, keys: AnswerKeys, answers: Answers) -> None:
+        """Remember the answers of `inner`."""
+        self._inner = inner
+        self._keys = keys
+        self._answers = answers
+
+    def ask(self, question: Ask) -> Reply:
+        """The remembered answer, or a new one that is remembered."""
+        key, owner = self._keys.key(question), self._keys.owner(question)
+        reply = self._recall(key, owner)
+        if reply is None:
+            reply = self._inner.ask(question)
+            if is_usable(question, reply):
+                self._answers.put(key, owner, write_reply(reply)).result()
+        return reply
+
+    async def aask(self, question: Ask) -> Reply:
+        """The remembered answer, or a new one that is remembered."""
+        key, owner = self._keys.key(question), self._keys.owner(question)
+        async with self._answers.under_way(key):
+            reply = self._recall(key, owner)
+            if reply is None:
+                reply = await self._inner.aask(question)
+                if is_usable(question, reply):
+                    # The next agent is asked only when this answer is safe.
+                    stored = self._answers.put(key, owner, write_reply(reply))
+                    await asyncio.wrap_future(stored)
+        return reply
+
+    def _recall(self, key: str, owner: str) -> Reply | None:
+        found = self._answers.get(key)
+        return read_reply(found[1], own=found[0] == owner) if found else None
+
+
+def write_reply(reply: Reply) -> str:
+    """A reply as it is remembered."""
+    return json.dumps(
+        {
+            "output": reply.output,
+            "backend": reply.backend,
+            "model": reply.model,
+            "seed": reply.seed,
+            "usage": reply.usage,
+            "latency_ms": reply.latency_ms,
+            "attempts": reply.attempts,
+            "notes": reply.notes,
+        }
+    )
+
+
+def read_reply(text: str, *, own: bool) -> Reply:
+    """A remembered reply: to the call that paid for it as it was, to others a free hit."""
+    stored = json.loads(text)
+    reply = Reply(**{**stored, "notes": tuple(stored["notes"])})
+    if own:
+        return reply
+    return Reply(
+        reply.output,
+        backend=reply.backend,
+        model=reply.model,
+        seed=reply.seed,
+        latency_ms=0.0,
+        cached=True,
+        attempts=0,
+        notes=reply.notes,
+    )
 
 
 def is_usable(question: Ask, reply: Reply) -> bool:

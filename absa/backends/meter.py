@@ -50,12 +50,11 @@ class Spent:
         )
 
 
-class MeteredBackend:
-    """Another backend with a meter, a budget and a circuit breaker."""
+class Meter:
+    """A meter, a budget and a circuit breaker."""
 
-    def __init__(self, inner: Backend, budget: Budget, spent: Spent) -> None:
-        """Count the calls of `inner` on top of what is `spent` already."""
-        self._inner = inner
+    def __init__(self, budget: Budget, spent: Spent) -> None:
+        """Count on top of what is `spent` already."""
         self._budget = budget
         self._total = spent
         self._by_sample: dict[str, Spent] = {}
@@ -66,29 +65,8 @@ class MeteredBackend:
         """What a sample has cost since it was last asked about."""
         return self._by_sample.pop(uid, Spent())
 
-    def ask(self, question: Ask) -> Reply:
-        """Answer, unless it is time to stop."""
-        self._check()
-        try:
-            reply = self._inner.ask(question)
-        except BackendError as error:
-            self._failed(question, error)
-            raise
-        self._answered(question, reply)
-        return reply
-
-    async def aask(self, question: Ask) -> Reply:
-        """Answer, unless it is time to stop."""
-        self._check()
-        try:
-            reply = await self._inner.aask(question)
-        except BackendError as error:
-            self._failed(question, error)
-            raise
-        self._answered(question, reply)
-        return reply
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Whether one more call may be made; raises `StopRun` if not."""
         if self._unanswered >= GONE_AFTER:
             raise StopRun(
                 f"{self._unanswered} calls in a row were not answered ({self._last_failure}); "
@@ -110,11 +88,13 @@ class MeteredBackend:
         if spent.cost_usd >= budget.usd:
             raise StopRun(f"--budget-usd {budget.usd:g} is spent (${spent.cost_usd:.4f})")
 
-    def _answered(self, question: Ask, reply: Reply) -> None:
+    def answered(self, uid: str, model: str | None, usage: dict[str, int] | None) -> None:
+        """Count an answered call."""
         self._unanswered = 0
-        self._count(question.uid, reply.usage or {}, price_of(reply.model, reply.usage))
+        self._count(uid, usage or {}, price_of(model, usage))
 
-    def _failed(self, question: Ask, error: BackendError) -> None:
+    def failed(self, uid: str, error: BackendError) -> None:
+        """Count a call that got no usable answer."""
         if error.unreachable:
             self._unanswered += 1
             self._last_failure = str(error)
@@ -123,8 +103,39 @@ class MeteredBackend:
         if error.attempts:
             usage = error.details.get("usage") or {}
             cost = price_of(error.details.get("model"), usage) if usage else 0.0
-            self._count(question.uid, usage, cost)
+            self._count(uid, usage, cost)
 
     def _count(self, uid: str, usage: dict[str, int], cost: float | None) -> None:
         self._total = self._total.plus(usage, cost)
         self._by_sample[uid] = self._by_sample.get(uid, Spent()).plus(usage, cost)
+
+
+class MeteredBackend:
+    """Another backend with a meter."""
+
+    def __init__(self, inner: Backend, meter: Meter) -> None:
+        """Count the calls of `inner`."""
+        self._inner = inner
+        self._meter = meter
+
+    def ask(self, question: Ask) -> Reply:
+        """Answer, unless it is time to stop."""
+        self._meter.check()
+        try:
+            reply = self._inner.ask(question)
+        except BackendError as error:
+            self._meter.failed(question.uid, error)
+            raise
+        self._meter.answered(question.uid, reply.model, reply.usage)
+        return reply
+
+    async def aask(self, question: Ask) -> Reply:
+        """Answer, unless it is time to stop."""
+        self._meter.check()
+        try:
+            reply = await self._inner.aask(question)
+        except BackendError as error:
+            self._meter.failed(question.uid, error)
+            raise
+        self._meter.answered(question.uid, reply.model, reply.usage)
+        return reply

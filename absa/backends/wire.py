@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from absa.backends.lenient import mend
+from nodes.assets import read_json
 from schemas.answers import Answer, read_answer
 from schemas.errors import AnswerError
 
@@ -20,8 +23,13 @@ _KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
 
 _VERDICTS = ("polarity", "action", "value")
 
+_WHO = frozenset({"agent", "speaker", "stance"})
+"""Fields that only say who speaks: all that is left of an answer that was cut off early."""
+
 _MAX_STARTS = 50
 """How many opening braces of a prose answer are tried before it counts as unreadable."""
+_MAX_MENDED = 3
+"""Of how many it is tried whether they can be mended, which is slower."""
 
 
 @cache
@@ -94,7 +102,17 @@ def tool(answer: type[Answer]) -> dict[str, Any]:
     }
 
 
-def parse(text: str, answer: type[Answer]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Parsed:
+    """The JSON object of an answer, and what had to be done to read it."""
+
+    output: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    cut: str | None = None
+    """The words at the end that were left out because the answer breaks off."""
+
+
+def parse(text: str, answer: type[Answer]) -> Parsed:
     """The JSON object in a model's answer, out of fences, thoughts and prose if need be.
 
     Of several objects the first with a key that was asked for is taken. Raises `AnswerError`,
@@ -104,15 +122,17 @@ def parse(text: str, answer: type[Answer]) -> dict[str, Any]:
     if not text:
         raise AnswerError("the answer is empty")
     expected = {*answer.model_fields, *answer.forbidden}
-    found: dict[str, Any] | None = None
-    for candidate in _objects(text):
-        if expected & candidate.keys():
+    found: Parsed | None = None
+    for candidate in (_in_our_words(parsed, answer) for parsed in _objects(text)):
+        if expected & candidate.output.keys():
             found = candidate
             break
         found = found or candidate
     if found is None:
         raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
-    return _encodable(found)
+    if found.cut is not None and found.output.keys() <= _WHO:
+        raise AnswerError("the answer breaks off before it says anything")
+    return replace(found, output=_encodable(found.output))
 
 
 def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
@@ -134,8 +154,12 @@ def _number(text: str) -> float | None:
 _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=lambda _: None)
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    position = 0
+def _objects(text: str) -> Iterator[Parsed]:
+    """The JSON objects in a text, each as it stands or, for the first few, mended.
+
+    An object that is cut off comes before those inside it, which are only its parts.
+    """
+    position = mended = 0
     for _ in range(_MAX_STARTS):
         start = text.find("{", position)
         if start < 0:
@@ -144,9 +168,60 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             value, position = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             position = start + 1
+            mended += 1
+            if mended <= _MAX_MENDED and (found := _mended(text, start)):
+                yield found
             continue
         if isinstance(value, dict):
-            yield value
+            yield Parsed(value)
+
+
+def _mended(text: str, start: int) -> Parsed | None:
+    mended = mend(text, start)
+    if mended is None:
+        return None
+    try:
+        value = _DECODER.decode(mended.text)
+    except (ValueError, RecursionError):
+        return None
+    if mended.left_out is None:
+        return Parsed(value, ("read without its comments and surplus commas",))
+    return Parsed(value, cut=mended.left_out)
+
+
+def _in_our_words(parsed: Parsed, answer: type[Answer]) -> Parsed:
+    """Keys in the review's language, or nearly right ones, renamed to those asked for."""
+    renamed: dict[str, str] = {}
+    output = _renamed(parsed.output, wire_schema(answer), renamed)
+    if not renamed:
+        return parsed
+    said = ", ".join(f"{theirs} as {ours}" for theirs, ours in renamed.items())
+    return replace(parsed, output=output, notes=(*parsed.notes, f"keys read: {said}"))
+
+
+def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> Any:
+    if isinstance(value, list) and "items" in schema:
+        return [_renamed(item, schema["items"], renamed) for item in value]
+    if not isinstance(value, dict):
+        return value
+    for option in schema.get("anyOf", ()):
+        if "properties" in option:
+            return _renamed(value, option, renamed)
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    given: dict[str, Any] = {}
+    for key, part in value.items():
+        name = key if key in properties else _our_key(key, properties.keys() - value.keys())
+        if name != key:
+            renamed[key] = name
+        # A key that is said twice keeps what was said first.
+        given.setdefault(name, _renamed(part, properties.get(name, {}), renamed))
+    return given
+
+
+def _our_key(key: str, missing: Set[str]) -> str:
+    plain = "_".join(key.casefold().split())
+    candidates = (plain, *read_json("answer_keys.json").get(plain, ()))
+    return next((name for name in candidates if name in missing), key)
 
 
 def _why(text: str) -> str:

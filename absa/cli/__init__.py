@@ -22,6 +22,8 @@ from absa.cli import (
     memory,
     replay,
     report,
+    review,
+    top,
     train,
     verify,
 )
@@ -31,12 +33,14 @@ from absa.cli.options import UsageError, complain, print_text
 COMMANDS = (
     analyze,
     batch,
+    top,
     data,
     evaluate,
     ablate,
     replay,
     verify,
     report,
+    review,
     train,
     graph,
     memory,

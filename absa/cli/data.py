@@ -98,27 +98,27 @@ def _table(summary: DataSummary) -> Table:
         ("languages", _kinds(summary.languages, summary.samples)),
         ("domains", _kinds(summary.domains, summary.samples)),
         ("splits", _kinds(summary.splits, summary.samples)),
-        ("with gold", _share(summary.with_gold)),
-        ("  without aspects", _share(summary.without_aspects)),
-        ("  incomplete", _share(summary.incomplete_gold)),
-        ("  mixed polarities", _share(summary.conflict)),
+        ("with gold", share_text(summary.with_gold)),
+        ("  without aspects", share_text(summary.without_aspects)),
+        ("  incomplete", share_text(summary.incomplete_gold)),
+        ("  mixed polarities", share_text(summary.conflict)),
         ("gold aspects", f"{summary.aspects:,}"),
         ("  polarities", _kinds(summary.polarities, summary.aspects)),
-        ("  implicit", _share(summary.implicit)),
+        ("  implicit", share_text(summary.implicit)),
         ("  left out", _number(summary.dropped_aspects, "unknown polarity")),
         ("  moved", _number(summary.relocated_aspects, "wrong offsets, found by search")),
         ("gold labels", _kinds(summary.labels, sum(summary.labels.values()))),
-        ("repeated texts", _share(summary.duplicate_texts)),
+        ("repeated texts", share_text(summary.duplicate_texts)),
     ]
     if summary.overlap is not None:
-        also = f"{_share(summary.overlap)} are in {printable(str(summary.other))}"
+        also = f"{share_text(summary.overlap)} are in {printable(str(summary.other))}"
         rows.append(("shared texts", also))
     for name, value in rows:
         table.add_row(Text(name, "bold"), Text(value if value is not None else "none"))
     return table
 
 
-def _share(share: Share) -> str:
+def share_text(share: Share) -> str:
     """`12/34 (35.3 %)`; no percentage of nothing."""
     n, m = share.numerator, share.denominator
     return f"{n:,}/{m:,}" + (f" ({n / m:.1%})".replace("%", " %") if m else "")
@@ -129,7 +129,7 @@ def _kinds(counts: Mapping[str, int], whole: int) -> str | None:
     from absa.show import printable
 
     shown = [
-        f"{printable(name)} {_share(Share(numerator=n, denominator=whole))}"
+        f"{printable(name)} {share_text(Share(numerator=n, denominator=whole))}"
         for name, n in list(counts.items())[:KINDS_SHOWN]
     ]
     more = len(counts) - len(shown)

@@ -21,7 +21,7 @@ from absa.cli.options import ConfigOption, SetOption, console, print_json, setti
 
 if TYPE_CHECKING:
     from schemas.backend import Ask
-    from schemas.settings import BackendSettings, Settings
+    from schemas.settings import BackendSettings, RoleSettings, Settings
 
 HELP = """Say what is installed and whether the backend answers.
 
@@ -108,9 +108,8 @@ def _backend(settings: Settings) -> Finding:
     backend = settings.backend
     about: Finding = {"kind": backend.kind}
     if backend.kind == "openai":
-        about["model"] = backend.model
-        about["base_url"] = _base_url(backend)
-        about["key"] = bool(os.environ.get("OPENAI_API_KEY"))
+        about |= _server(backend.role(""))
+        about["roles"] = {node: _server(backend.role(node)) for node in backend.roles}
     elif backend.kind == "replay":
         about["path"] = backend.path
     start = time.perf_counter()
@@ -119,6 +118,24 @@ def _backend(settings: Settings) -> Finding:
     except Exception as error:  # the reason is the finding
         return {**about, "answers": False, "reason": _reason(error, backend)}
     return {**about, "answers": True, "ms": _since(start), "answer": answer}
+
+
+def _server(role: RoleSettings) -> Finding:
+    """Whom a role asks, how, and where its key would come from; never the key."""
+    from absa.backends.cache import default_path
+    from absa.backends.keys import OPENAI_URL, Keys
+    from absa.backends.servers import FILE, Servers
+
+    servers = Servers(default_path().with_name(FILE))
+    servers.load()
+    url, key = role.base_url or OPENAI_URL, Keys().find(role)
+    return {
+        "model": role.model,
+        "base_url": url,
+        "asked_by": servers.dialect(url, role.model or "").mode,
+        "key": key.value is not None,
+        "key_from": key.where,
+    }
 
 
 def _ask(settings: Settings) -> Mapping[str, Any]:
@@ -158,7 +175,7 @@ def _first_recorded(question: Ask, path: Path) -> Ask:
 
 
 def _base_url(backend: BackendSettings) -> str:
-    from absa.backends.openai import OPENAI_URL
+    from absa.backends.keys import OPENAI_URL
 
     return backend.base_url or OPENAI_URL
 
@@ -250,6 +267,8 @@ def _lines(f: Finding) -> list[tuple[str, str, str]]:
     text = f"loaded in {korean['ms']:.0f} ms" if korean["loads"] else korean["reason"]
     lines.append((yes[korean["loads"]], "Korean", text))
     lines.append(("", "backend", _backend_line(backend)))
+    for node, server in backend.get("roles", {}).items():
+        lines.append(("", node, _server_line(server)))
     if backend["answers"]:
         lines.append(("ok", "answers", f"in {backend['ms']:.0f} ms: {_answer_line(backend)}"))
     else:
@@ -286,15 +305,19 @@ def _settings_line(f: Finding) -> str:
 def _backend_line(backend: Finding) -> str:
     match backend["kind"]:
         case "openai":
-            key = "is set" if backend["key"] else "is not set"
-            return (
-                f"openai: {backend['model']} at {backend['base_url']}; "
-                f"OPENAI_API_KEY {key} in the environment"
-            )
+            return f"openai: {_server_line(backend)}"
         case "replay":
             return f"replay of {backend['path']}"
         case kind:
             return f"{kind}: no network, no key"
+
+
+def _server_line(server: Finding) -> str:
+    key = "is set" if server["key"] else "is not set"
+    return (
+        f"{server['model']} at {server['base_url']}, asked by {server['asked_by']}; "
+        f"its key: {server['key_from']} {key}"
+    )
 
 
 def _answer_line(backend: Finding) -> str:

@@ -65,7 +65,7 @@ class RunProgress:
 
     def _draw(self, progress: Progress) -> None:
         self._drawn = progress
-        facts = self._facts(progress)
+        facts = facts_of(progress, time.monotonic() - self._started)
         if self._bar:
             self._bar.update(
                 self._task, total=progress.total, completed=progress.finished, facts=facts
@@ -74,24 +74,26 @@ class RunProgress:
             line = f"{progress.finished}/{progress.total} samples, {facts}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
-    def _facts(self, progress: Progress) -> str:
-        totals = progress.totals
-        elapsed = time.monotonic() - self._started
-        here = progress.finished - progress.started_with
-        rate = here / elapsed if elapsed > 0 else 0.0
-        left = progress.total - progress.finished
-        cost = "cost unknown" if totals.cost_usd is None else f"${totals.cost_usd:.4f}"
-        parts = [
-            f"{totals.failed} failed",
-            f"{rate:.1f}/s",
-            f"{totals.prompt_tokens + totals.completion_tokens:,} tokens",
-            cost,
-        ]
-        if totals.cached:
-            parts.append(f"{totals.cached} cached")
-        if left and rate:
-            parts.append(f"ETA {_clock(left / rate)}")
-        return ", ".join(parts)
+
+def facts_of(progress: Progress, elapsed: float) -> str:
+    """Failures, rate, tokens, cost and the time that is left, after so many seconds."""
+    totals = progress.totals
+    here = progress.finished - progress.started_with
+    rate = here / elapsed if elapsed > 0 else 0.0
+    left = progress.total - progress.finished
+    cost = "cost unknown" if totals.cost_usd is None else f"${totals.cost_usd:.4f}"
+    parts = [
+        f"{totals.failed} failed",
+        # A run that has ended has none.
+        *([f"{rate:.1f}/s"] if elapsed else []),
+        f"{totals.prompt_tokens + totals.completion_tokens:,} tokens",
+        cost,
+    ]
+    if totals.cached:
+        parts.append(f"{totals.cached} cached")
+    if left and rate:
+        parts.append(f"ETA {_clock(left / rate)}")
+    return ", ".join(parts)
 
 
 def _clock(seconds: float) -> str:

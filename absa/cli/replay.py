@@ -52,7 +52,7 @@ def replay(
     from absa.cli.progress import RunProgress
     from absa.config import parse_override
     from absa.runs import RunError, RunMismatch
-    from absa.runs.engine import RunBusy
+    from absa.runs.plan import RunBusy
     from absa.runs.replay import Recorded, replay_settings
     from absa.runs.replay import replay as replay_run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,13 @@ from absa.cli.options import ConfigOption, SetOption, UsageError, complain, sett
 
 if TYPE_CHECKING:
     from absa.runs import RunPlan, RunReport
+
+
+class Engine(StrEnum):
+    """What works on the samples."""
+
+    local = "local"
+    dask = "dask"
 
 
 # Servers and the journal keep a seed in 64 bits.
@@ -65,6 +73,16 @@ def run(
     column: Annotated[
         list[str] | None, typer.Option(help="Where a field is found: --column text=review.")
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="One process, or Dask: worker processes here or anywhere.")
+    ] = Engine.local,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The Dask scheduler (default: start workers here)."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes to start (default: the cores).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Analyse a data file.
@@ -77,6 +95,7 @@ def run(
     from absa.backends.meter import Budget
     from absa.runs import RunPlan
 
+    check_engine(engine, scheduler, workers)
     plan = RunPlan(
         data=data,
         out=out,
@@ -91,6 +110,9 @@ def run(
         columns=parse_columns(column),
         given_aspects=given_aspects,
         budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls),
+        engine=engine.value,
+        scheduler=scheduler,
+        workers=workers,
     )
     report = carry_out(plan)
     show_report(report, as_json=as_json)
@@ -104,8 +126,8 @@ def carry_out(plan: RunPlan) -> RunReport:
     from absa.cli.progress import RunProgress
     from absa.runs import RunError, RunMismatch
     from absa.runs import run as run_batch
-    from absa.runs.engine import Control, RunBusy
     from absa.runs.loop import run_in_quick_loop
+    from absa.runs.plan import Control, RunBusy
 
     console = Console(stderr=True)
     control = Control()
@@ -155,6 +177,14 @@ def show_report(report: RunReport, *, as_json: bool) -> None:
         typer.echo(
             f"why they failed: {report.out / 'errors.jsonl'}; --retry-failed tries again", err=True
         )
+
+
+def check_engine(engine: Engine, scheduler: str | None, workers: int | None) -> None:
+    """Refuse options that would be ignored."""
+    if engine != Engine.dask and (scheduler or workers):
+        raise UsageError("--scheduler and --workers are for --engine dask")
+    if scheduler and workers:
+        raise UsageError("--workers starts workers here; those of a --scheduler are its own")
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...]:

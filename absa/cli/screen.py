@@ -105,6 +105,8 @@ class Screen:
             lines.add_row(Text(event.kind, KIND_STYLES[event.kind]), Text(str(event)))
         if head := _DECISIONS.get(self.output.meta.protocol):
             lines.add_row(Text(head, "bold"), show.adoption(self.output, self.settings))
+        if word := show.person(self.output):
+            lines.add_row(Text("person", "bold"), word)
         lines.add_row(Text("cost", "dim"), Text(_cost(self.output), "dim"))
         return lines
 

@@ -29,6 +29,7 @@ class CostTally:
     total: Counter[str] = field(default_factory=Counter)
     nodes: dict[str, Counter[str]] = field(default_factory=dict)
     models: dict[str, Counter[str]] = field(default_factory=dict)
+    ledger: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     latency_ms: float = 0.0
     critical_path_ms: float = 0.0
     chain: int = 0
@@ -41,7 +42,9 @@ class CostTally:
             spent = _spent(call)
             self.total.update(spent)
             self.nodes.setdefault(call.node, Counter()).update(spent)
-            self.models.setdefault(call.model or call.backend, Counter()).update(spent)
+            model = call.model or call.backend
+            self.models.setdefault(model, Counter()).update(spent)
+            self.ledger.setdefault((call.node, model), Counter()).update(spent)
         slowest = critical_path(calls)
         self.critical_path_ms += sum(slowest.values())
         self.chain = max(self.chain, len(slowest))
@@ -69,6 +72,10 @@ class CostTally:
             },
             "per_node": {node: _shown(spent) for node, spent in self.nodes.items()},
             "per_model": {model: _shown(spent) for model, spent in self.models.items()},
+            "ledger": [
+                {"node": node, "model": model, **_shown(spent)}
+                for (node, model), spent in self.ledger.items()
+            ],
         }
 
 

@@ -21,7 +21,8 @@ from absa.metrics.process import ProcessTally
 from absa.metrics.quality import BOOTSTRAP_SEED, RESAMPLES, Quality, score_sample, scores_itself
 from absa.metrics.scorer import SCORER_VERSION
 from absa.runs.artefacts import OUTPUTS, SCORECARDS, write_json, write_lines
-from absa.runs.engine import MANIFEST, RunError
+from absa.runs.engine import MANIFEST
+from absa.runs.plan import RunError
 from schemas.output import FinalOutput
 from schemas.sample import GoldAspect
 from schemas.settings import PipelineSettings, Settings

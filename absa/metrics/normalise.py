@@ -139,7 +139,7 @@ class Normaliser:
         found: dict[str, dict[str, Any]] = {}
         for correction in log:
             shot = correction.before
-            if shot is None:
+            if shot is None or "sentiments" not in shot:  # a label, which a person may give
                 continue
             span = shot["span"]
             said = {s["polarity"]: s["evidence"] for s in reversed(shot["sentiments"])}

@@ -21,6 +21,8 @@ WHY_IGNORED = (
 MAPPINGS = ("direct", "fallback", "none")
 FAILS = ("no_aspects", "no_match", "neutral_stance", "fallback_used")
 RULE_E_BLOCKS = ("inferred_empty", "label_unchanged", "confidence_too_high")
+DOUBTS = ("unresolved_conflicts", "arbiter_flagged", "adoption_blocked", "always")
+DECIDED = ("kept", "flipped", "dropped", "added", "labelled")
 RULES = tuple(f"Rule{name}" for name in "ZBMCADE")
 # `skipped_neutral_only` is counted in `skipped_low_signal` as well, and the reasons in
 # `skip_reasons` make up `skipped_conflict`.
@@ -72,7 +74,18 @@ class ProcessTally:
         for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
             count[name] += card[name]
         count["stage2_review_violation"] += len(card["stage2_review_violation"])
+        self._add_person(card)
         self._add_hf(card)
+
+    def _add_person(self, card: Card) -> None:
+        """What a person was to be asked, and did."""
+        word = card.get("human_review")
+        if word is None:
+            return
+        self.count["person_wanted"] += 1
+        self.count[f"person_{word['status']}"] += 1
+        self.count.update(f"person_{code}" for code in word["reasons"])
+        self.count.update({f"person_{name}": n for name, n in word["counts"].items()})
 
     def _add_hf(self, card: Card) -> None:
         """Where the auxiliary classifier disagrees, and whether that is where risks were seen."""
@@ -130,6 +143,7 @@ class ProcessTally:
                 why: rate(n[f"rule_e_{why}"], n["rule_e_reached"]) for why in RULE_E_BLOCKS
             },
             **self.conflict.summary(),
+            **self._person(),
             "hallucinated_evidence_rate": rate(n["evidence_numerator"], n["evidence_denominator"]),
             "ungrounded_aspect_rate": rate(n["aspects_numerator"], n["aspects_denominator"]),
             "unanchored_per_sample": rate(n["unanchored_count"], samples),
@@ -140,6 +154,20 @@ class ProcessTally:
             "hf_disagreement_coverage_of_structural_risks": rate(
                 n["hf_risky_disagrees"], n["hf_risky"]
             ),
+        }
+
+    def _person(self) -> dict[str, Any]:
+        """How often a person was wanted and why; empty for a run that asks nobody."""
+        n = self.count
+        if not n["person_wanted"]:
+            return {}
+        return {
+            "human_review_rate": rate(n["person_wanted"], n["samples"]),
+            "human_review_pending_rate": rate(n["person_pending"], n["person_wanted"]),
+            "human_review_reasons": {
+                code: rate(n[f"person_{code}"], n["person_wanted"]) for code in DOUBTS
+            },
+            "human_review_decisions": {did: n[f"person_{did}"] for did in DECIDED},
         }
 
     def _override(self) -> Iterator[tuple[str, Any]]:

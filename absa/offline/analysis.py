@@ -19,10 +19,13 @@ from absa.offline.windows import Windows
 #: Share of its termness a noun phrase keeps without an opinion, and the score of a full link.
 _UNLINKED = 0.45
 _FULL_LINK = 0.8
-#: How strong a rule's finding must be where the tagger has been trained on the domain and where
-#: not, and how far its strength is to be trusted.
-_RULE_ACCEPT = {True: 0.65, False: 0.34}
+#: How strong a rule's finding must be where the tagger does not know the domain, and how far its
+#: strength is to be trusted.
+_RULE_ACCEPT = 0.34
 _RULE_TRUST = 0.8
+#: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
+#: speaks against there being one.
+_UNNAMED = 0.6
 
 Given = tuple[str, ...] | None
 Read = Callable[[str, str | None, str | None, Given], Analysis]
@@ -60,6 +63,8 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
     mood = models.polarity.text(view)
     if given is None and not accepted and view.domain not in models.decision.quiet:
         overall = polarity.overall(view, mood)
+        if overall and view.domain in models.decision.domains and overall.confidence < _UNNAMED:
+            overall = None
         if overall is not None and reserve:
             # The text judges something, and this is what it most likely judges.
             best = max(reserve, key=lambda finding: finding.clause_reading.confidence)
@@ -82,16 +87,21 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
 
 def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
     """What is reported, and what is kept for a second look."""
-    learned, reserve = _learned(view, models)
-    accepted = _helped_out(view, models, learned)
+    noun_phrases = aspects.find(view)
+    learned, reserve = _learned(view, models, noun_phrases)
+    accepted = learned
+    if view.domain not in models.decision.domains:
+        accepted = _helped_out(view, models, learned, noun_phrases)
     return accepted, [f for f in reserve if not _overlaps(f.aspect, accepted)]
 
 
-def _learned(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
+def _learned(
+    view: View, models: LanguageModels, noun_phrases: Sequence[Aspect]
+) -> tuple[list[Finding], list[Finding]]:
     """What the models stand for, and what is worth a second look."""
     decision = models.decision
     firsts = [clause.first for clause in view.clauses]
-    made = candidacies(view, models.tagger, models.polarity)
+    made = candidacies(view, models.tagger, models.polarity, noun_phrases)
     found = [
         Aspect(
             term=view.text[each.start : each.end],
@@ -122,16 +132,21 @@ def _learned(view: View, models: LanguageModels) -> tuple[list[Finding], list[Fi
     return accepted, reserve
 
 
-def _helped_out(view: View, models: LanguageModels, learned: list[Finding]) -> list[Finding]:
+def _helped_out(
+    view: View,
+    models: LanguageModels,
+    learned: list[Finding],
+    noun_phrases: Sequence[Aspect],
+) -> list[Finding]:
     """The learned findings and, beside them, the noun phrases that the rules see judged."""
     by_rule: list[Finding] = []
-    bar = _RULE_ACCEPT[view.domain in models.decision.domains]
     windows = Windows(view)
-    found = aspects.find(view)
-    for aspect, (clause, nearest) in zip(found, polarity.ruled(view, found), strict=True):
+    for aspect, (clause, nearest) in zip(
+        noun_phrases, polarity.ruled(view, noun_phrases), strict=True
+    ):
         linked = min(1.0, abs(clause.score) / _FULL_LINK)
         strength = aspect.termness * (_UNLINKED + (1.0 - _UNLINKED) * linked)
-        if clause.opinion is None or strength < bar or _overlaps(aspect, learned):
+        if clause.opinion is None or strength < _RULE_ACCEPT or _overlaps(aspect, learned):
             continue
         said = models.polarity.aspect(windows.at(aspect.first), aspect.start, aspect.end)
         said = polarity.backed(said, clause)

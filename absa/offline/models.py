@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from absa.offline.model import NEUTRAL, View
+from absa.offline.model import NEUTRAL, Aspect, View
 from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
 from absa.offline.tagger import Candidate, Tagger, disjoint
 from absa.offline.windows import Windows
@@ -26,6 +27,8 @@ _CLIP = 1e-4
 _LIKELY = 0.3
 #: Beyond so many other aspects one more makes no difference.
 _COMPANY = 3.0
+#: The places among a text's candidates that count for themselves.
+_RANKS = (0, 1, 2)
 #: A text has no more aspects than this.
 MOST = 100
 
@@ -40,6 +43,9 @@ class Candidacy:
         end: Where it ends.
         said: P(positive), P(negative), P(neutral), if it is an aspect.
         others: How many other aspects the text probably has.
+        rank: How many other candidates of the text are likelier.
+        rule: How surely the rules take the same words for an aspect; 0 where they do not.
+        domain: What the text is about, where that is known.
     """
 
     candidate: Candidate
@@ -47,10 +53,17 @@ class Candidacy:
     end: int
     said: Probabilities
     others: float
+    rank: int
+    rule: float
+    domain: str | None
 
 
-def candidacies(view: View, tagger: Tagger, polarity: PolarityModel) -> list[Candidacy]:
+def candidacies(
+    view: View, tagger: Tagger, polarity: PolarityModel, noun_phrases: Sequence[Aspect]
+) -> list[Candidacy]:
     """The likeliest candidates that do not overlap, in order of the text.
+
+    `noun_phrases` is what the rules see: a candidate that they see too is likelier to be right.
 
     What a text says as a whole, it says of its only aspect: there the two probabilities meet in
     the middle.
@@ -60,6 +73,8 @@ def candidacies(view: View, tagger: Tagger, polarity: PolarityModel) -> list[Can
     likely = [place for place, c in zip(places, found, strict=True) if c.probability >= _LIKELY]
     whole = polarity.text(view) if found and len(likely) <= 1 else None
     expected = sum(candidate.probability for candidate in found)
+    likelier = sorted(-candidate.probability for candidate in found)
+    by_rule = {(aspect.start, aspect.end): aspect.termness for aspect in noun_phrases}
     windows = Windows(view)
     made = []
     for (start, end), candidate in zip(places, found, strict=True):
@@ -69,7 +84,9 @@ def candidacies(view: View, tagger: Tagger, polarity: PolarityModel) -> list[Can
         if whole is not None:
             said = _between(said, whole)
         company = min(expected - candidate.probability, _COMPANY)
-        made.append(Candidacy(candidate, start, end, said, company))
+        rank = likelier.index(-candidate.probability)
+        rule = by_rule.get((start, end), 0.0)
+        made.append(Candidacy(candidate, start, end, said, company, rank, rule, view.domain))
     return made
 
 
@@ -97,7 +114,7 @@ class Decision:
     """When a candidate with its polarity is reported, and how sure one may be of it.
 
     Attributes:
-        weights: Weights of :func:`evidence_of`, the constant last.
+        weights: Weights of :func:`evidence_of`.
         mentioned: How much the tagger's word counts in whether an aspect is neutral (0 to 1).
         accept: How likely a tuple must be right to be reported.
         reserve: How likely it must be to be kept for a second look.
@@ -143,7 +160,7 @@ class Decision:
 
     def confidence(self, made: Candidacy, polarity: str, likely: float) -> float:
         """How likely the tuple of a candidate and a polarity is right."""
-        evidence = evidence_of(made, polarity, likely)
+        evidence = evidence_of(made, polarity, likely, self.domains)
         score = sum(w * x for w, x in zip(self.weights, evidence, strict=True))
         return 1 / (1 + math.exp(-score))
 
@@ -153,12 +170,23 @@ def _logit(probability: float) -> float:
     return math.log(clipped / (1 - clipped))
 
 
-def evidence_of(made: Candidacy, polarity: str, likely: float) -> list[float]:
-    """What speaks for a tuple: the span, the polarity, the company it keeps; apart for neutral."""
+def evidence_of(
+    made: Candidacy, polarity: str, likely: float, domains: Sequence[str]
+) -> list[float]:
+    """What speaks for a tuple: the span, the polarity, the company it keeps (apart for neutral).
+
+    And how often a candidate of its rank, of the rules, of its domain is right.
+    """
     span, judged = _logit(made.candidate.probability), _logit(made.candidate.judged)
     facts = [span, _logit(likely), judged, made.others, 1.0]
     nothing = [0.0] * len(facts)
-    return [*nothing, *facts] if polarity == NEUTRAL else [*facts, *nothing]
+    return [
+        *([*nothing, *facts] if polarity == NEUTRAL else [*facts, *nothing]),
+        made.rule,
+        float(made.rule > 0),
+        *(float(made.rank == rank) for rank in _RANKS),
+        *(float(made.domain == domain) for domain in domains),
+    ]
 
 
 @dataclass(frozen=True)

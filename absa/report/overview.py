@@ -9,10 +9,11 @@ from urllib.parse import urlencode
 
 from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
+from absa.report.ledger import ledger
 from absa.report.markup import Markup, el
 from absa.report.reading import RunDirectory
 from absa.report.scores import Headline, Score
-from absa.report.tally import NodeCost, Tally
+from absa.report.tally import Tally
 from nodes.override_gate import APPLIED
 
 OUTCOMES = ("fix", "break", "keep", "still_wrong")
@@ -84,7 +85,7 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _section("Adopting Stage 2", ADOPT, runs, _adoption),
         _section("The Moderator's rules", MODERATOR, runs, _rules),
         _section("Calibration", CALIBRATION, runs, _calibration),
-        _section("Cost by node", COST, runs, _cost),
+        _section("Cost by node and model", COST, runs, _cost),
         _section("What to keep in mind", ALARMS, runs, _alarms) if _evaluated(runs) else None,
         _graphs(runs),
         _settings(runs),
@@ -112,7 +113,10 @@ CALIBRATION = (
     "says; below it the answers are too sure of themselves. Larger dots hold more answers."
 )
 ALARMS = "What the evaluation warns of, and what never happened although it could have."
-COST = "The calls of the analysed samples. Latency is per call."
+COST = (
+    "Every call on record. Attempts are requests sent: a cached answer has none, a call that was "
+    "retried or repaired has several. Latency is per call; ? is a cost whose price is not known."
+)
 
 
 def _section(
@@ -267,8 +271,7 @@ def _dollars(cost: float | None) -> str:
 
 def _spent(run: Shown) -> str:
     usage = run.directory.manifest.get("usage") or {}
-    nodes = run.tally.nodes.values()
-    calls = usage.get("calls", sum(n.calls for n in nodes))
+    calls = usage.get("calls", sum(n.calls for n in run.tally.calls.values()))
     tokens = sum(usage.get(k, 0) for k in ("prompt_tokens", "completion_tokens"))
     cached = usage.get("cached_calls", 0)
     return f"{calls:,} calls · {tokens:,} tokens" + (f" · {cached:,} cached" if cached else "")
@@ -469,40 +472,7 @@ def _calibration(run: Shown) -> Markup:
 
 
 def _cost(run: Shown) -> Markup:
-    head = el(
-        "tr",
-        [
-            el("th", name, scope="col")
-            for name in ("Node", "Calls", "Tokens in", "out", "Median ms", "95 %", "Retries", "US$")
-        ],
-    )
-    total = NodeCost()
-    rows = []
-    for node, cost in run.tally.nodes.items():
-        rows.append(_cost_row(node, cost))
-        total.calls += cost.calls
-        total.retries += cost.retries
-        total.prompt_tokens += cost.prompt_tokens
-        total.completion_tokens += cost.completion_tokens
-        total.latencies += cost.latencies
-    total.cost = run.tally.cost
-    rows.append(_cost_row("all", total))
-    table = el("table", el("thead", head), el("tbody", rows), class_="counts cost")
-    return el("div", table, class_="scroll", tabindex="0")
-
-
-def _cost_row(name: str, cost: NodeCost) -> Markup:
-    cells = [
-        [f"{cost.calls:,}", el("small", f"{cost.cached:,} cached") if cost.cached else None],
-        f"{cost.prompt_tokens:,}",
-        f"{cost.completion_tokens:,}",
-        f"{cost.median_ms:,.1f}",
-        f"{cost.p95_ms:,.1f}",
-        f"{cost.retries:,}",
-        "?" if cost.cost is None else f"{cost.cost:,.4f}",
-    ]
-    kind = "total" if name == "all" else None
-    return el("tr", el("th", name, scope="row"), [el("td", cell) for cell in cells], class_=kind)
+    return ledger(run.tally.calls, run.directory.manifest.get("usage") or {}, run.cost)
 
 
 def _evaluated(runs: Sequence[Shown]) -> bool:

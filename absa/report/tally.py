@@ -17,12 +17,11 @@ BINS = 10
 
 @dataclass
 class NodeCost:
-    """What the calls of one node cost together."""
+    """What the calls of one node to one model cost together."""
 
     calls: int = 0
     cached: int = 0
-    retries: int = 0
-    failed: int = 0
+    attempts: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latencies: list[float] = field(default_factory=list)
@@ -33,8 +32,7 @@ class NodeCost:
         usage = call.usage or {}
         self.calls += 1
         self.cached += call.cached
-        self.retries += max(0, call.attempts - 1)
-        self.failed += call.error is not None
+        self.attempts += call.attempts
         self.prompt_tokens += usage.get("prompt_tokens", 0)
         self.completion_tokens += usage.get("completion_tokens", 0)
         self.latencies.append(call.latency_ms)
@@ -109,7 +107,8 @@ class Tally:
     changed_tuples: int = 0
     pairs: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
-    nodes: dict[str, NodeCost] = field(default_factory=lambda: defaultdict(NodeCost))
+    calls: dict[tuple[str, str], NodeCost] = field(default_factory=lambda: defaultdict(NodeCost))
+    """By node and model; a backend without a model stands for itself."""
     aspect_reliability: Reliability = field(default_factory=Reliability)
     label_reliability: Reliability = field(default_factory=Reliability)
 
@@ -137,7 +136,7 @@ class Tally:
         self.changed_tuples += sum(a.applied for a in meta.arbiter_actions)
         self.cases.update(a.case for a in meta.arbiter_actions)
         for call in output.process_trace:
-            self.nodes[call.node].add(call)
+            self.calls[call.node, call.model or call.backend].add(call)
         if found.pair_outcome:
             self.pairs[found.pair_outcome] += 1
         if found.label_outcome:
@@ -167,5 +166,5 @@ class Tally:
     @property
     def cost(self) -> float | None:
         """What all calls cost, None if a price is not known."""
-        costs = [node.cost for node in self.nodes.values()]
+        costs = [calls.cost for calls in self.calls.values()]
         return None if None in costs else sum(c for c in costs if c is not None)

@@ -3,131 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from absa.aux_hf import with_signal
 from absa.backends import make_backend
-from absa.backends.cache import CachedBackend, default_path
-from absa.backends.meter import Budget, MeteredBackend, Spent, StopRun
+from absa.backends.cache import AnswerKeys, Answers, default_path
+from absa.backends.meter import Meter, Spent
 from absa.data import BadLine, DataError, detect_format, read_samples
 from absa.data.source import Source
 from absa.database import StorageError
 from absa.demos import Demos
-from absa.memory import open_memory
-from absa.prices import cost_of
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.identity import RunMismatch, differences, file_sha256, identity, versions
 from absa.runs.journal import FILE as JOURNAL
-from absa.runs.journal import Finished, Journal, Totals
-from absa.runs.loop import Spread
-from absa.scorecard import scorecard
-from graph import build
-from graph.build import Graph
+from absa.runs.journal import Finished, Journal
+from absa.runs.lock import locked
+from absa.runs.plan import Control, Progress, RunError, RunPlan, RunReport
+from absa.runs.pool import Batch, LocalEngine, RunEngine
+from absa.runs.status import EVERY_S, StatusFile
 from schemas.backend import Backend
-from schemas.errors import BackendError, InputError
-from schemas.memory import Recall
-from schemas.output import FinalOutput
+from schemas.errors import InputError
 from schemas.sample import Sample
-from schemas.settings import AuxHfSettings, BackendSettings, MemorySettings, Settings
+from schemas.settings import BackendSettings
 
 MANIFEST = "manifest.json"
 SCRATCH = "scratch.db"
 # Annotated data is evaluated, whether or not it says which split it is.
 UNNAMED_SPLIT = "evaluated"
-LOCK = ".lock"
-
-
-class RunError(RuntimeError):
-    """The run cannot go on, but what is finished is safe and a new start continues it."""
-
-
-class RunBusy(RuntimeError):
-    """The directory cannot be used now: another process is in it, or it cannot be written."""
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """What to run, where to, and how."""
-
-    data: Path
-    out: Path
-    settings: Settings
-    seeds: tuple[int, ...] = ()
-    limit: int | None = None
-    concurrency: int | None = None
-    use_cache: bool = True
-    cache_path: Path | None = None
-    retry_failed: bool = False
-    # Stop when more samples failed than this count (int) or share (float); None never stops.
-    fail_on_error: int | float | None = None
-    format: str | None = None
-    columns: dict[str, str] | None = None
-    # Judge the terms of the data's gold instead of searching for aspects.
-    given_aspects: bool = False
-    budget: Budget = Budget()
-    # A replay: what memory held for each sample and seed.
-    recalls: Mapping[tuple[str, int], Recall] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is."""
-
-    total: int
-    totals: Totals
-    bad_lines: int
-    started_with: int
-
-    @property
-    def finished(self) -> int:
-        """Samples with a record."""
-        return self.totals.done + self.totals.failed
-
-
-@dataclass
-class RunReport:
-    """How a run ended."""
-
-    out: Path
-    status: str
-    total: int
-    totals: Totals
-    bad_lines: int
-    stopped_because: str | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """0 if everything is done, 1 if something failed or is missing."""
-        complete = self.status == "finished"
-        return 0 if complete and not self.totals.failed and not self.bad_lines else 1
-
-
-@dataclass
-class Control:
-    """How a run is told to stop: first drain, then at once."""
-
-    draining: bool = False
-    reason: str | None = None
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def drain(self, reason: str) -> None:
-        """Take no new samples; let those under way finish."""
-        self.draining = True
-        self.reason = self.reason or reason
-
-    def stop(self) -> None:
-        """Give up what is under way."""
-        self.drain("stopped")
-        for task in self.tasks:
-            task.cancel()
+_GATHER_S = 0.005
+_OF_DASK = ("dask", "distributed", "msgpack")
 
 
 async def run(
@@ -137,18 +47,51 @@ async def run(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     backend_for: Callable[[BackendSettings], Backend] = make_backend,
 ) -> RunReport:
-    """Start a run, or go on with the one that is in `plan.out`."""
+    """Start a run, or go on with the one that is in `plan.out`.
+
+    `backend_for` makes the backend of the local engine; the workers of a cluster make their own.
+    """
     control = control or Control()
+    refuse_what_needs_one_process(plan)
     about = describe_data(plan)
+    engine = open_engine(plan, backend_for)
     with locked(plan.out):
         refuse_leftovers(plan.out)
         try:
             with closing(Journal(plan.out)) as journal:
-                return await _Run(plan, journal, control, about, on_progress, backend_for).go()
+                return await _Run(plan, journal, control, about, on_progress).go(engine)
         except StorageError as error:
             raise RunError(
                 f"{error}; what is finished is safe, the same command goes on from there"
             ) from error
+
+
+def open_engine(plan: RunPlan, backend_for: Callable[[BackendSettings], Backend]) -> RunEngine:
+    """The engine of a plan; nothing is started before it gets work."""
+    if plan.engine == "local":
+        return LocalEngine(backend_for)
+    try:
+        from absa.runs.cluster.engine import ClusterEngine
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_DASK:
+            raise
+        raise InputError(
+            "--engine dask needs more packages: pip install 'absa-debate-graph[dask]'"
+        ) from error
+    return ClusterEngine(plan)
+
+
+def refuse_what_needs_one_process(plan: RunPlan) -> None:
+    """A cluster has no memory in common, and recorded answers are in a file on one machine."""
+    if plan.engine == "local":
+        return
+    if plan.settings.pipeline.memory.condition != "off":
+        raise InputError(
+            "--engine dask has no episodic memory: a case must be remembered before the next one "
+            "is recalled; set pipeline.memory.condition=off or use --engine local"
+        )
+    if plan.settings.backend.kind == "replay":
+        raise InputError("--engine dask calls models; recorded answers need --engine local")
 
 
 def describe_data(plan: RunPlan) -> dict[str, Any]:
@@ -163,22 +106,6 @@ def describe_data(plan: RunPlan) -> dict[str, Any]:
         "columns": plan.columns,
         **({"given_aspects": True} if plan.given_aspects else {}),
     }
-
-
-@contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Make the directory and keep a second process out of it."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        file = (out / LOCK).open("w")
-    except OSError as error:
-        raise RunBusy(f"{out}: {error.strerror}; give an --out that can be written") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunBusy(f"another process is running in {out}; wait for it to end") from None
-        yield
 
 
 def refuse_leftovers(out: Path) -> None:
@@ -199,14 +126,12 @@ class _Run:
         control: Control,
         about: dict[str, Any],
         on_progress: Callable[[Progress], None],
-        backend_for: Callable[[BackendSettings], Backend],
     ) -> None:
         self._plan = plan
         self._journal = journal
         self._control = control
         self._about = about
         self._on_progress = on_progress
-        self._backend_for = backend_for
         self._identity = identity(plan.settings, about)
         self._run_id = self._claim()
         self._exported = bool(journal.recall("exported"))
@@ -214,7 +139,7 @@ class _Run:
         if plan.retry_failed:
             self._touch()
             journal.forget_failures()
-        size = self._survey()
+        size = self._size = self._survey()
         # What an earlier start did beyond what this one asks for is part of the run as well.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
@@ -298,135 +223,97 @@ class _Run:
                 "give another --out, or the file its old name"
             )
 
-    async def go(self) -> RunReport:
+    async def go(self, engine: RunEngine) -> RunReport:
         """Everything that has no record yet, then the artefacts."""
         self._write_manifest()
         self._tell()
         self._check_failures()
-        for seed in self._seeds:
-            if not self._control.draining:
-                await self._one_seed(seed)
-        # A worker that was stopped may have left a record on its way.
-        self._journal.flush()
-        self._totals = self._journal.totals()
-        out = self._plan.out
-        if not self._exported or not all((out / name).exists() for name in ARTEFACTS):
-            export(self._journal, out)
-            self._journal.note("exported", True)
-        self._write_manifest()
+        status = StatusFile(self._plan.out, self._plan.engine)
+        telling = asyncio.create_task(self._keep_telling(status, engine))
+        try:
+            for seed in self._seeds:
+                if not self._control.draining:
+                    await self._one_seed(seed, engine)
+            # A worker that was stopped may have left a record on its way.
+            self._journal.flush()
+            self._totals = self._journal.totals()
+            out = self._plan.out
+            if not self._exported or not all((out / name).exists() for name in ARTEFACTS):
+                export(self._journal, out)
+                self._journal.note("exported", True)
+            self._write_manifest()
+        finally:
+            telling.cancel()
+            await engine.close()
+            status.remove()
         return self._report()
 
-    async def _one_seed(self, seed: int) -> None:
+    async def _keep_telling(self, status: StatusFile, engine: RunEngine) -> None:
+        while True:
+            status.write(self._progress(), self._control, engine.workers())
+            await asyncio.sleep(EVERY_S)
+
+    async def _one_seed(self, seed: int, engine: RunEngine) -> None:
         finished = self._journal.finished(seed)
-        todo = ((n, s) for n, s in self._samples() if s.uid not in finished)
+        todo = ((n, self._given(s)) for n, s in self._samples() if s.uid not in finished)
         first = next(todo, None)
         if first is None:
             return
         settings = self._plan.settings
         asked = settings.backend.model_copy(update={"seed": seed})
-        backend = self._backend_for(asked)
-        meter = None
-        if asked.kind == "openai":
-            totals = self._totals
-            spent = Spent(
-                totals.calls, totals.prompt_tokens, totals.completion_tokens, totals.cost_usd
-            )
-            backend = meter = MeteredBackend(backend, self._plan.budget, spent)
-        cache = self._cached(backend, asked)
-        demos = Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples()))
-        replayed = settings.backend.kind == "replay"
-        # A replay is told what was recalled, and must not be remembered a second time.
-        memory = MemorySettings() if replayed else settings.pipeline.memory
-        try:
-            with open_memory(memory) as store:
-                graph = build(settings.pipeline, cache or backend, store=store)
-                await self._pool(graph, seed, demos, cache, meter, first, todo)
-        finally:
-            if cache is not None:
-                cache.close()
-
-    def _cached(self, backend: Backend, settings: BackendSettings) -> CachedBackend | None:
-        """A memory for answers that cost something; the others are as quick to make again."""
-        if settings.kind != "openai":
-            return None
-        shared = self._plan.use_cache
-        path = self._plan.cache_path or default_path() if shared else self._plan.out / SCRATCH
-        return CachedBackend(backend, settings, path, run_id=self._run_id, shared=shared)
-
-    async def _pool(
-        self,
-        graph: Graph,
-        seed: int,
-        demos: Demos,
-        cache: CachedBackend | None,
-        meter: MeteredBackend | None,
-        first: tuple[int, Sample],
-        rest: Iterator[tuple[int, Sample]],
-    ) -> None:
-        """So many workers, each taking the next sample when it is done with one."""
-        waiting = [first]
-
-        def take() -> tuple[int, Sample] | None:
-            if self._control.draining:
-                return None
-            return waiting.pop() if waiting else next(rest, None)
+        keys = AnswerKeys(asked, self._run_id, shared=self._plan.use_cache)
+        paid = asked.kind == "openai"
+        # Only answers that cost something are kept; the others are as quick to make again.
+        answers = self._open_answers() if paid else None
 
         async def save(record: Finished) -> None:
+            if meter is not None:
+                record = record.with_spent(meter.take(record.uid))
+            self._touch()
             await asyncio.wrap_future(self._journal.add(record))
-            if cache is not None and record.status == "done":
-                cache.forget(record.uid)
+            if answers is not None and not keys.shared and record.status == "done":
+                answers.forget(keys.of_sample(record.uid))
             self._totals = self._totals.plus(record)
             self._check_failures()
             self._tell()
 
-        async def work() -> None:
-            saving: asyncio.Task[None] | None = None
-            try:
-                while (item := take()) is not None:
-                    position, sample = item
-                    async with spread.start():
-                        if self._control.draining:
-                            break
-                        shown = demos.for_text(sample.text)
-                        aux_hf = self._plan.settings.aux_hf
-                        if self._plan.given_aspects:
-                            sample = sample.model_copy(update={"given_aspects": sample.terms})
-                        record = await analyse(
-                            graph,
-                            sample,
-                            position,
-                            seed,
-                            shown,
-                            aux_hf,
-                            self._known_to_memory(sample, seed),
-                        )
-                    if meter is not None:
-                        record = record.with_spent(meter.take(sample.uid))
-                    self._touch()
-                    # The next sample starts while this one is being written.
-                    if saving is not None:
-                        await saving
-                    saving = asyncio.create_task(save(record))
-            finally:
-                if saving is not None:
-                    await saving
+        meter = Meter(self._plan.budget, self._spent()) if paid else None
+        batch = Batch(
+            plan=self._plan,
+            backend=asked,
+            samples=chain([first], todo),
+            size=max(1, self._size - len(finished)),
+            keys=keys,
+            answers=answers,
+            meter=meter,
+            demos=Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples())),
+            control=self._control,
+            known_to_memory=lambda sample: self._known_to_memory(sample, seed),
+            save=save,
+            has_record=lambda uid: self._journal.has(seed, uid),
+        )
+        try:
+            await engine.work(batch)
+        finally:
+            if answers is not None:
+                answers.close()
 
-        async def work_or_end() -> None:
-            try:
-                await work()
-            except StopRun as stop:
-                self._control.drain(str(stop))
-            except Exception as error:
-                self._control.drain(str(error))
-                raise
+    def _spent(self) -> Spent:
+        totals = self._totals
+        return Spent(totals.calls, totals.prompt_tokens, totals.completion_tokens, totals.cost_usd)
 
-        size = self._plan.concurrency or self._plan.settings.backend.max_concurrency
-        spread = Spread(size)
-        self._control.tasks = {asyncio.create_task(work_or_end()) for _ in range(size)}
-        results = await asyncio.gather(*self._control.tasks, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+    def _open_answers(self) -> Answers:
+        plan = self._plan
+        own = plan.out / SCRATCH
+        path = plan.cache_path or default_path() if plan.use_cache else own
+        # A process that writes for a whole cluster must be thrifty.
+        return Answers(path, gather_s=_GATHER_S if plan.engine == "dask" else 0.0)
+
+    def _given(self, sample: Sample) -> Sample:
+        """The sample with what its agents are told."""
+        if not self._plan.given_aspects:
+            return sample
+        return sample.model_copy(update={"given_aspects": sample.terms})
 
     def _known_to_memory(self, sample: Sample, seed: int) -> dict[str, Any]:
         """What a graph with memory is given besides."""
@@ -448,13 +335,15 @@ class _Run:
             self._control.drain(f"{failed} failed, more than --fail-on-error {limit} allows")
 
     def _tell(self) -> None:
-        progress = Progress(
+        self._on_progress(self._progress())
+
+    def _progress(self) -> Progress:
+        return Progress(
             total=self._total,
             totals=self._totals,
             bad_lines=self._bad_lines,
             started_with=self._started_with,
         )
-        self._on_progress(progress)
 
     def _report(self) -> RunReport:
         totals = self._totals
@@ -498,99 +387,3 @@ class _Run:
                 },
             },
         )
-
-
-async def output_of(graph: Graph, given: dict[str, Any]) -> FinalOutput:
-    """What `ainvoke` gives, without the updates it collects on the way: 5 % of a sample's time."""
-    values = graph.astream(given, stream_mode="values", output_keys="output")
-    output: Any = [value async for value in values][-1]
-    assert isinstance(output, FinalOutput), "every graph ends with an output"
-    return output
-
-
-async def analyse(
-    graph: Graph,
-    sample: Sample,
-    position: int,
-    seed: int,
-    demos: list[dict[str, Any]],
-    aux_hf: AuxHfSettings,
-    known_to_memory: Mapping[str, Any],
-) -> Finished:
-    """One sample through the graph: a record, or an error with what is known about it."""
-    given = {
-        "text": sample.text,
-        "uid": sample.uid,
-        "lang": sample.lang,
-        "domain": sample.domain,
-        "demos": demos,
-        "given_aspects": sample.given_aspects,
-        **known_to_memory,
-    }
-    try:
-        output = await output_of(graph, given)
-        if aux_hf.enabled:
-            # All computation: in a thread, so that calls under way are not held up.
-            output = await asyncio.to_thread(with_signal, output, aux_hf)
-        return record_of(output, sample, position, seed)
-    except (StorageError, StopRun):  # no fault of the sample
-        raise
-    except Exception as error:  # one bad sample must not end the batch; it is recorded
-        return Finished(seed, sample.uid, position, error=describe_error(error, sample, seed))
-
-
-def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
-    """The record of an analysed sample."""
-    usage = output.meta.usage
-    output = output.model_copy(update={"meta": output.meta.model_copy(update={"seed": seed})})
-    return Finished(
-        seed,
-        sample.uid,
-        position,
-        parts={
-            "output": [output.model_dump_json()],
-            "traces": [
-                # The run's seed, also where a model takes none: it tells the repetitions apart.
-                _line({"uid": output.uid, **c.model_dump(), "seed": seed})
-                for c in output.process_trace
-            ],
-            "gate": [
-                _line({"uid": output.uid, "seed": seed, **r.model_dump()})
-                for r in output.meta.override_gate
-            ],
-            "scorecard": [_line(scorecard(output, sample, seed))],
-        },
-        calls=usage.calls - usage.cached_calls,
-        cached=usage.cached_calls,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cost_usd=cost_of(output.process_trace),
-    )
-
-
-def describe_error(error: Exception, sample: Sample, seed: int) -> dict[str, Any]:
-    """An error as a line of `errors.jsonl`: reason, node, attempts and the raw answer."""
-    about: dict[str, Any] = {
-        "uid": sample.uid,
-        "seed": seed,
-        "kind": "failed",
-        "reason": str(error) or type(error).__name__,
-        "node": None,
-        "turn": None,
-        "attempts": None,
-        "raw": None,
-    }
-    if isinstance(error, BackendError):
-        about |= {
-            "node": error.node,
-            "turn": error.turn,
-            "attempts": error.attempts,
-            "raw": error.raw,
-        }
-    elif not isinstance(error, InputError):
-        about["reason"] = f"internal error: {type(error).__name__}: {error}"
-    return about
-
-
-def _line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)

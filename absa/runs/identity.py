@@ -15,7 +15,10 @@ from schemas.settings import Settings
 # Raised when records of an older version could not be continued by this one.
 SCHEMA_VERSION = 1
 # How an answer travels does not change what it says.
-TRANSPORT = ("timeout_s", "max_retries", "max_concurrency", "requests_per_second", "path")
+TRANSPORT = (
+    *("timeout_s", "max_retries", "max_concurrency", "requests_per_second", "path"),
+    *("api_key_env", "api_key_keyring"),
+)
 # What a token costs does not change it either.
 _NO_ANSWERS = ("README.md", "prices.json")
 _PACKAGES = ("absa-debate-graph", "langgraph", "langchain-openai", "pydantic", "kiwipiepy")
@@ -32,7 +35,8 @@ def file_sha256(path: Path) -> str:
 
 
 @cache
-def _folder_hashes(name: str) -> dict[str, str]:
+def folder_hashes(name: str) -> dict[str, str]:
+    """The hash of each file of a data folder that can change an answer."""
     root = data_dir(name)
     files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in (".md", ".json"))
     answers = [p for p in files if p.name not in _NO_ANSWERS]
@@ -52,8 +56,8 @@ def identity(settings: Settings, data: Mapping[str, Any]) -> dict[str, Any]:
         "settings": {**chosen, "backend": backend},
         "recorded_answers": answers,
         "demos": file_sha256(Path(settings.demos.path)) if settings.demos.path else None,
-        "prompts": _folder_hashes("prompts"),
-        "resources": _folder_hashes("resources"),
+        "prompts": folder_hashes("prompts"),
+        "resources": folder_hashes("resources"),
         "data": dict(data),
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,12 +38,12 @@ _IF_DAMAGED = "the journal of this run is damaged: restore it, or start anew wit
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished sample: its record as lines of the artefacts, or its error."""
+    """A finished sample: its record as packed lines of the artefacts, or its error."""
 
     seed: int
     uid: str
     position: int
-    parts: dict[Part, list[str]] | None = None
+    parts: dict[Part, bytes] | None = None
     error: dict[str, Any] | None = None
     calls: int = 0
     cached: int = 0
@@ -122,7 +122,6 @@ class Journal:
     def add(self, record: Finished) -> Future[None]:
         """Write the record of a finished sample; a sample has one record, whatever happens."""
         parts = record.parts or {}
-        packed = [_pack(parts[name]) if name in parts else None for name in _PARTS]
         error = _line(record.error) if record.error is not None else None
         return self._db.write(
             "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -135,7 +134,7 @@ class Journal:
             record.prompt_tokens,
             record.completion_tokens,
             record.cost_usd,
-            *packed,
+            *(parts.get(name) for name in _PARTS),
             error,
         )
 
@@ -146,6 +145,11 @@ class Journal:
     def finished(self, seed: int) -> dict[str, str]:
         """The uids that have a record, with their status."""
         return dict(self._db.read("SELECT uid, status FROM samples WHERE seed = ?", seed))
+
+    def has(self, seed: int, uid: str) -> bool:
+        """Whether a sample has a record."""
+        sql = "SELECT 1 FROM samples WHERE seed = ? AND uid = ?"
+        return self._db.one(sql, seed, uid) is not None
 
     def forget_failures(self) -> int:
         """Take the failed samples back, so that they are tried again; how many there were."""
@@ -175,7 +179,7 @@ class Journal:
         """The lines of one artefact, in the order of the data."""
         sql = f"SELECT {part} FROM samples WHERE status = 'done' ORDER BY position, seed"
         for (blob,) in self._db.read(sql):
-            yield from _unpack(blob)
+            yield from unpack(blob)
 
     def errors(self) -> Iterator[str]:
         """The errors: lines that could not be read, then samples that could not be analysed."""
@@ -199,11 +203,13 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
-def _pack(lines: list[str]) -> bytes:
+def pack(lines: Iterable[str]) -> bytes:
+    """The lines of an artefact as a record holds them."""
     return zlib.compress("\n".join(lines).encode(errors="replace"), 3)
 
 
-def _unpack(blob: bytes) -> list[str]:
+def unpack(blob: bytes) -> list[str]:
+    """The lines that were packed."""
     # Not splitlines: a JSON line may hold U+2028, which is no line end here.
     text = zlib.decompress(blob).decode()
     return text.split("\n") if text else []

@@ -60,15 +60,22 @@ class Spread:
     @asynccontextmanager
     async def start(self) -> AsyncIterator[None]:
         """Wait for a place in time; how long the sample takes is noted."""
+        began = await self.wait()
+        yield
+        self.note(began)
+
+    async def wait(self) -> float:
+        """Wait for a place in time; when that was."""
         loop = asyncio.get_running_loop()
         start = max(loop.time(), self._next_start)
         self._next_start = start + self._gap
         if start > loop.time():
             await asyncio.sleep(start - loop.time())
-        yield
-        self._note(loop.time() - start)
+        return start
 
-    def _note(self, seconds: float) -> None:
+    def note(self, began: float) -> None:
+        """A sample that began then has ended now."""
+        seconds = asyncio.get_running_loop().time() - began
         known = seconds if self._taken is None else _FORGETTING * self._taken
         self._taken = min(seconds, known)
         self._gap = _SPREAD * self._taken / self._width

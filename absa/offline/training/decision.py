@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from absa.offline import aspects
 from absa.offline.model import View
 from absa.offline.models import Candidacy, Decision, candidacies, evidence_of
 from absa.offline.sentiment import PolarityModel
@@ -30,13 +31,13 @@ class Judged:
 
 
 def judged(
-    view: View, aspects: Sequence[GoldAspect], tagger: Tagger, polarity: PolarityModel
+    view: View, named: Sequence[GoldAspect], tagger: Tagger, polarity: PolarityModel
 ) -> Judged:
     """Let the models speak about a labelled text."""
     key = language(view.lang).key
-    found = candidacies(view, tagger, polarity)
+    found = candidacies(view, tagger, polarity, aspects.find(view))
     said = ((key(view.text[made.start : made.end]), made) for made in found)
-    gold = frozenset((key(a.term), a.polarity) for a in aspects if a.term and not a.implicit)
+    gold = frozenset((key(a.term), a.polarity) for a in named if a.term and not a.implicit)
     return Judged(tuple(said), gold)
 
 
@@ -56,7 +57,7 @@ def fit(
     for text in texts:
         for key, made in text.candidates:
             polarity, likely = decision.polarity(made)
-            rows.append(evidence_of(made, polarity, likely))
+            rows.append(evidence_of(made, polarity, likely, known))
             right.append((key, polarity) in text.gold)
     model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False)
     model.fit(rows, right)

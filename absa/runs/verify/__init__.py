@@ -6,7 +6,8 @@
 | S1     | what was decided follows from the recorded answers                                    |
 | S2     | the final tuples are those of the final aspects; every polarity is canonical          |
 | S3     | a debate whose tuples are not the final ones was overruled for an allowed reason      |
-| S4     | every correction marked applied can be seen in the patched result                     |
+| S4     | every correction marked applied can be seen in the patched result; a person's         |
+|        | decisions, on what they were shown, make the final one                                |
 | S5     | every explicit aspect stands at its span; evidence is in the text, or marked as not   |
 | S6     | no gold, key or secret in prompts, traces, outputs and memory; what was recalled is   |
 |        | neither the sample itself nor of the evaluated split                                  |

@@ -32,6 +32,7 @@ from absa.runs.verify.evidence import Evidence
 from absa.runs.verify.files import same_calls, same_gate_log, same_scorecard
 from absa.runs.verify.leaks import leaks, nothing_leaked
 from absa.runs.verify.memory import recalled_fairly
+from absa.runs.verify.person import before_person, person_follows
 from absa.runs.verify.report import CHECKS, COUNTS, Check, VerifyReport, Violation
 from absa.runs.verify.stages import follows_directly, overruled_with_reason, tuples_agree
 from absa.runs.verify.text import stands_in_text
@@ -398,13 +399,18 @@ class _Verification:
 
     def _check_one(self, e: Evidence, replayer: Replayer | None, seed: int | None) -> None:
         found: list[tuple[str, str]] = []
-        for check in (same_calls, same_scorecard, same_gate_log, follows_directly):
+        for check in (same_calls, same_scorecard, same_gate_log):
             found += check(e)
+        # What the agents decided must follow from their answers; a person may overrule all of it.
+        agents = before_person(e)
+        found += follows_directly(agents)
         again: FinalOutput | None = None
         if replayer is not None:
-            again, differing = replayer.compare(e)
+            again, differing = replayer.compare(agents)
             found += differing
-        for check in (tuples_agree, overruled_with_reason, corrections_visible, stands_in_text):
+        for check in (overruled_with_reason, corrections_visible):
+            found += check(agents)
+        for check in (person_follows, tuples_agree, stands_in_text):
             found += check(e)
         found += nothing_leaked(e)
         if self._settings is not None:

@@ -1,0 +1,99 @@
+"""Where keys come from: the environment, else the user's keyring. Never settings.
+
+Only `Keys` holds them; `hide` takes them out of whatever a server or a library says.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from schemas.settings import RoleSettings
+
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_VARIABLE = "OPENAI_API_KEY"
+SERVICE = "absa"
+"""The keyring's service for keys that no setting names; the entry is called like the variable."""
+
+HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key, if there is one, and where it was found or looked for."""
+
+    value: str | None = field(repr=False)
+    where: str
+    remedy: str = ""
+    is_needed: bool = False
+    """Whether the settings name it, so that a server without it cannot be meant."""
+
+
+class Keys:
+    """The keys of one backend. The keyring is asked once for each: it may want a password."""
+
+    def __init__(self) -> None:
+        """Look nowhere yet."""
+        self._from_keyring: dict[str, Key] = {}
+        self._used: set[str] = set()
+
+    def is_at_hand(self, role: RoleSettings) -> bool:
+        """Whether `find` will not have to ask the keyring, which takes time."""
+        variable, entry = _places(role)
+        return bool(_from_environment(variable)) or entry is None or entry in self._from_keyring
+
+    def find(self, role: RoleSettings) -> Key:
+        """The key for a role's server."""
+        variable, entry = _places(role)
+        looked = f"environment variable {variable}" if variable else ""
+        if value := _from_environment(variable):
+            key = Key(value, looked)
+        elif entry is None:
+            key = Key(None, "nowhere, as no key is named for this server")
+        else:
+            if entry not in self._from_keyring:
+                self._from_keyring[entry] = _ask_keyring(entry)
+            key = self._from_keyring[entry]
+            if not key.value:
+                named = role.api_key_keyring or variable != OPENAI_VARIABLE
+                store = f"keyring set {entry.replace('/', ' ', 1)}"
+                remedy = f"set {variable} (or: {store})" if variable else f"run: {store}"
+                where = f"{looked} and {key.where}" if looked else key.where
+                key = Key(None, where, remedy, is_needed=bool(named))
+        if key.value:
+            self._used.add(key.value)
+        return key
+
+    def hide(self, text: str) -> str:
+        """A server may repeat the key it was sent; nobody else shall."""
+        for value in self._used:
+            text = text.replace(value, HIDDEN)
+        return text
+
+
+def _places(role: RoleSettings) -> tuple[str | None, str | None]:
+    """The variable and the keyring entry of a role."""
+    variable, entry = role.api_key_env, role.api_key_keyring
+    if variable is None and entry is None and role.base_url in (None, OPENAI_URL):
+        variable = OPENAI_VARIABLE
+    if entry is None and variable is not None:
+        entry = f"{SERVICE}/{variable}"
+    return variable, entry
+
+
+def _from_environment(variable: str | None) -> str | None:
+    return os.environ.get(variable) or None if variable else None
+
+
+def _ask_keyring(entry: str) -> Key:
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        return Key(None, f"keyring entry {entry} (no keyring is installed)")
+    service, _, name = entry.partition("/")
+    try:
+        value = keyring.get_password(service, name)
+    except KeyringError as error:  # locked, or none on this machine
+        return Key(None, f"keyring entry {entry} ({type(error).__name__})")
+    return Key(value or None, f"keyring entry {entry}")

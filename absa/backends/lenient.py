@@ -1,0 +1,86 @@
+"""JSON as models write it: with comments, with a comma too many, or cut off in the middle.
+
+Nothing is made up. What was cut off is left out as a whole, down to the last item or value that is
+complete: half a word may be another word (`pos` is one), half a number is another number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_LONGEST = 100_000
+_CLOSES = {"{": "}", "[": "]"}
+# Where an answer may be cut: between its own values, and between the items of its lists.
+_SEAMS = {("{",): "}", ("{", "["): "]}"}
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A JSON object that a strict parser takes, and the words that are not in it any more."""
+
+    text: str
+    left_out: str | None = None
+
+
+def mend(text: str, start: int) -> Mended | None:
+    """The object that begins at `start` without comments and surplus commas; None if it is none."""
+    text = text[: start + _LONGEST]
+    out: list[str] = []
+    open_: list[str] = []
+    # How much of the output is whole, what closes it, and where the rest begins in the text.
+    whole: tuple[int, str, int] | None = None
+    at = start
+    while at < len(text):
+        char = text[at]
+        if char == '"':
+            end = _end_of_string(text, at)
+            out.append(text[at:end])
+            at = end
+            continue
+        if (after := _end_of_comment(text, at)) is not None:
+            at = after
+            continue
+        if char == "," and (closing := _SEAMS.get(tuple(open_))):
+            whole = len(out), closing, at
+        if char in _CLOSES:
+            open_.append(char)
+        elif char in "}]":
+            if _CLOSES[open_.pop()] != char:
+                return None
+            _drop_last_comma(out)
+        out.append(char)
+        at += 1
+        if not open_:
+            return Mended("".join(out))
+        if char in "}]" and (closing := _SEAMS.get(tuple(open_))):
+            whole = len(out), closing, at
+    if whole is None:
+        return None
+    length, closing, rest = whole
+    return Mended("".join(out[:length]) + closing, left_out=text[rest:])
+
+
+def _end_of_string(text: str, start: int) -> int:
+    at = start + 1
+    while at < len(text) and text[at] != '"':
+        at += 2 if text[at] == "\\" else 1
+    return at + 1
+
+
+def _end_of_comment(text: str, at: int) -> int | None:
+    if text.startswith("/*", at):
+        end = text.find("*/", at)
+        return len(text) if end < 0 else end + 2
+    if text.startswith(("//", "#"), at):
+        end = text.find("\n", at)
+        return len(text) if end < 0 else end
+    return None
+
+
+def _drop_last_comma(out: list[str]) -> None:
+    for place in range(len(out) - 1, -1, -1):
+        if out[place] == ",":
+            del out[place]
+            return
+        if not out[place].isspace():
+            return

@@ -1,0 +1,81 @@
+"""Single keys from a terminal, and lines where words have to be typed."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from types import TracebackType
+
+# What the keys of a Korean keyboard give while it writes Hangul.
+_HANGUL = dict(zip("ㅏㄹㅇㅁㅣㅜㅕㅠㅂㄴㅓㅑㅔㅡ", "kfdalnubqsjipm", strict=True))
+_SEQUENCES = {"[A": "up", "[B": "down", "OA": "up", "OB": "down"}
+_NAMED = {"\r": "enter", "\n": "enter", "\x04": "", "\t": "down"}
+# The rest of an arrow key comes at once; a lone escape is followed by nothing.
+_SEQUENCE_WAIT_S = 0.05
+
+
+class Keyboard:
+    """The terminal's keys, one by one; the terminal is as it was when this ends."""
+
+    def __enter__(self) -> Keyboard:
+        """Take the keys as they are pressed."""
+        import termios
+
+        self._fd = sys.stdin.fileno()
+        self._before = termios.tcgetattr(self._fd)
+        self._single()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the terminal back."""
+        self._whole_lines()
+
+    def key(self) -> str:
+        """The next key: a character, `up`, `down`, `enter` or `escape`; empty at the end."""
+        char = self._char()
+        if char == "\x1b":
+            return self._sequence()
+        return _NAMED.get(char, _HANGUL.get(char, char.lower()))
+
+    def line(self, prompt: str) -> str:
+        """A line as the user types it; empty if they give up."""
+        import readline  # noqa: F401  (with it, `input` knows how wide a character is)
+
+        self._whole_lines()
+        try:
+            return input(prompt).strip()
+        except EOFError:
+            return ""
+        finally:
+            self._single()
+
+    def _single(self) -> None:
+        import tty
+
+        tty.setcbreak(self._fd)
+
+    def _whole_lines(self) -> None:
+        import termios
+
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+
+    def _char(self) -> str:
+        read = os.read(self._fd, 1)
+        # The first byte of a character says how many follow.
+        first = read[0] if read else 0
+        more = 3 if first >= 0xF0 else 2 if first >= 0xE0 else 1 if first >= 0xC0 else 0
+        for _ in range(more):
+            read += os.read(self._fd, 1)
+        return read.decode(errors="replace")
+
+    def _sequence(self) -> str:
+        found = ""
+        while len(found) < 2 and select.select([self._fd], [], [], _SEQUENCE_WAIT_S)[0]:
+            found += self._char()
+        return _SEQUENCES.get(found, "escape" if not found else "unknown")

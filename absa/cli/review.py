@@ -1,0 +1,239 @@
+"""`absa review`: a person goes through a finished run."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from absa.cli.options import UsageError, console, print_json, print_text
+
+if TYPE_CHECKING:
+    from absa.cli.keys import Keyboard
+    from absa.review import Item, Queue, Summary
+    from absa.review.session import Session
+
+HELP = """Go through a finished run by hand: keep, flip, drop, add, label.
+
+Shows the texts that a person should see (unresolved conflicts, flagged tuples, blocked adoptions),
+one after the other. Every decision is written to reviews.jsonl in the run directory at once; the
+same command goes on where you stopped. The run's own files are never changed."""
+EPILOG = "Example: absa review runs/first --as kim; absa review runs/first --export gold gold.jsonl"
+_POLARITY_KEYS = {"p": "positive", "n": "negative", "u": "neutral"}
+_LABEL_KEYS = {**_POLARITY_KEYS, "m": "mixed"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("review", help=HELP, epilog=EPILOG)(review)
+
+
+def review(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", help="All texts, not only those in doubt.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="At most so many texts.")
+    ] = None,
+    uid: Annotated[str | None, typer.Option("--uid", help="This text only.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who reviews. Default: your user.")
+    ] = None,
+    as_list: Annotated[
+        bool, typer.Option("--list", help="Print the queue as plain lines and exit.")
+    ] = False,
+    as_summary: Annotated[
+        bool, typer.Option("--summary", help="Print what was decided so far and exit.")
+    ] = False,
+    export: Annotated[
+        tuple[str, Path] | None,
+        typer.Option(
+            "--export", metavar="gold FILE", help="Write the reviewed texts as gold and exit."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --summary: print it as JSON.")
+    ] = False,
+) -> None:
+    """Open the queue and do what was asked for."""
+    from absa.review import Queue, export_gold, summarise
+
+    if sum((as_list, as_summary, export is not None)) > 1:
+        raise UsageError("give one of --list, --summary and --export")
+    if export is not None and export[0] != "gold":
+        raise UsageError(f"--export {export[0]}: only gold can be exported: --export gold FILE")
+    queue = Queue(directory)
+    if export is not None:
+        print_text(f"{export_gold(queue, export[1])} reviewed texts -> {export[1]}")
+        return
+    if as_summary:
+        _print_summary(summarise(queue), as_json)
+        return
+    items = _chosen(queue, everything, uid, limit)
+    if as_list:
+        for item in items:
+            print_text(_plain(queue, item))
+        return
+    if uid is None and all(queue.finished(item) for item in items):
+        print_text("there is nothing to review" + ("" if items else "; --all shows every text"))
+        return
+    _interactive(queue, items, name)
+
+
+def _chosen(queue: Queue, everything: bool, uid: str | None, limit: int | None) -> list[Item]:
+    found = queue.chosen(everything=everything, uid=uid)
+    if uid is not None and not found:
+        raise UsageError(f"--uid {uid}: there is no such text in {queue.directory}")
+    finished = [item for item in found if queue.finished(item)]
+    # Those that are done come first: b goes back to them.
+    return [*finished, *[item for item in found if not queue.finished(item)][:limit]]
+
+
+def _plain(queue: Queue, item: Item) -> str:
+    from absa.show import printable
+
+    state = "reviewed" if queue.finished(item) else "begun" if queue.review(item) else "pending"
+    if not item.reasons and state == "pending":
+        state = "undisputed"
+    codes = ",".join(reason.code for reason in item.reasons) or "-"
+    return "\t".join((state, printable(item.uid), codes, printable(item.output.text)))
+
+
+def _print_summary(summary: Summary, as_json: bool) -> None:
+    if as_json:
+        print_json(summary.model_dump_json())
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from absa.cli.data import share_text
+    from absa.show import printable
+
+    table = Table.grid(padding=(0, 2))
+    people = ", ".join(f"{printable(who)} {n}" for who, n in summary.reviewers.items())
+    rows = [
+        ("texts", f"{summary.texts:,}"),
+        ("reviewed", f"{summary.reviewed:,}" + (f" ({people})" if people else "")),
+        ("begun", f"{summary.begun:,}"),
+        ("pending", f"{summary.pending:,} wait for a person"),
+        *((name, f"{n:,}") for name, n in summary.decisions.model_dump().items()),
+        ("same tuples", f"{share_text(summary.same_tuples)} of the reviewed texts"),
+        ("same label", f"{share_text(summary.same_label)} of the reviewed texts"),
+        ("precision", f"{share_text(summary.precision)} of the run's tuples stand"),
+        ("recall", f"{share_text(summary.recall)} of the person's tuples were the run's"),
+    ]
+    if summary.outdated:
+        rows.append(("outdated", f"{', '.join(map(printable, summary.outdated))}: the run changed"))
+    for what, value in rows:
+        table.add_row(Text(what, "bold"), Text(value))
+    console().print(table)
+
+
+# At the terminal ---------------------------------------------------------------------------------
+
+
+def _interactive(queue: Queue, items: list[Item], name: str | None) -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("a review needs a terminal; --list prints the queue, --summary the counts")
+    from absa.cli.keys import Keyboard
+    from absa.review.session import Session
+
+    out = console()
+    with queue.file.open():
+        session = Session(queue, items, name or getpass.getuser())
+        out.set_alt_screen(True)
+        try:
+            with Keyboard() as keyboard:
+                _go_through(session, keyboard)
+        finally:
+            out.set_alt_screen(False)
+    left = sum(not queue.finished(item) for item in items)
+    print_text(f"{len(items) - left} of {len(items)} texts reviewed -> {queue.file.path}")
+    if left:
+        print_text("the same command goes on from here")
+
+
+def _go_through(session: Session, keyboard: Keyboard) -> None:
+    from absa.cli.review_screen import show_session
+
+    out = console()
+    while not session.done:
+        show_session(out, session)
+        match keyboard.key():
+            case "q" | "":
+                return
+            case "?":
+                show_session(out, session, help=True)
+                keyboard.key()
+            case "f":
+                if polarity := _choice(session, keyboard, "flip to", _POLARITY_KEYS):
+                    session.flip(polarity)
+            case "l":
+                if label := _choice(session, keyboard, "label", _LABEL_KEYS):
+                    session.set_label(label)
+            case "a":
+                _add(session, keyboard)
+            case "up" | "i":
+                session.move(-1)
+            case "down" | "j":
+                session.move(1)
+            case "k":
+                session.keep()
+            case "d":
+                session.drop()
+            case "u":
+                session.undo()
+            case "n" | "enter":
+                session.next()
+            case "s":
+                session.skip()
+            case "b":
+                session.back()
+            case number if number.isdecimal():
+                session.move(int(number) - 1 - session.row)
+            case key:
+                session.message = f"{key!r} does nothing; ? shows the keys"
+
+
+def _choice(session: Session, keyboard: Keyboard, what: str, keys: dict[str, str]) -> str | None:
+    """One of a few words by its key; any other key gives up."""
+    from absa.cli.review_screen import show_session
+
+    ways = "  ".join(f"{key} {word}" for key, word in keys.items())
+    session.message = ""
+    show_session(console(), session, prompt=f"{what}:  {ways}  (other keys: never mind)")
+    return keys.get(keyboard.key())
+
+
+def _add(session: Session, keyboard: Keyboard) -> None:
+    """Ask for the three parts of a tuple; those of a candidate that was left out are offered."""
+    from absa.cli.review_screen import show_session
+
+    at = session.candidate
+    offered = at if at is not None and not at.in_result else None
+    session.message = ""
+    show_session(console(), session, prompt="add a tuple; an empty line gives up")
+    aspect = _typed(keyboard, "aspect", offered.aspect if offered else "")
+    if not aspect:
+        return
+    if offered is not None and aspect == offered.aspect:
+        polarity: str | None = offered.polarity
+    else:
+        polarity = _choice(session, keyboard, f"{aspect} is", _POLARITY_KEYS)
+    if polarity is None:
+        return
+    known = offered.evidence if offered and offered.is_grounded else None
+    evidence = _typed(keyboard, "evidence, words of the text", known or "")
+    if evidence:
+        session.add(aspect, polarity, evidence)
+
+
+def _typed(keyboard: Keyboard, what: str, offered: str) -> str:
+    shown = f" [{offered}]" if offered else ""
+    return keyboard.line(f"{what}{shown}: ") or offered

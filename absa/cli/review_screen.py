@@ -1,0 +1,205 @@
+"""What a reviewer sees: a text with its candidates, who said what, and the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from absa.cli.screen import STYLES, WIDE_ENOUGH_FOR_A_TABLE, marked_text
+from absa.review.session import Session
+from absa.show import printable, quoted
+from schemas.human import CandidateTuple, Decision, Flip, Voice
+
+KEYS = (
+    ("k", "keep"),
+    ("f", "flip"),
+    ("d", "drop"),
+    ("a", "add"),
+    ("l", "label"),
+    ("u", "undo"),
+    ("n", "next"),
+    ("s", "skip"),
+    ("b", "back"),
+    ("q", "quit"),
+    ("?", "help"),
+)
+HELP = """\
+up, down, j, i   choose a tuple; 1 to 9 choose it by its number
+k   keep it: it is right            f   flip it to another polarity
+d   drop it from the result         a   add a tuple; on one that is not in the
+l   give the sentence a label           result, a adds that one
+u   undo the last decision here
+n   done with this text, on to the next; what you did not decide stands as it is
+s   skip this text for now          b   back to the text before
+q   quit; everything is saved, the same command goes on from here"""
+_STAGES = {"stage1": "Stage 1", "debate": "debate", "review": "review"}
+_DONE = {"keep": "keep", "drop": "drop", "add": "add"}
+# Beside the voices the screen needs its head, table and keys.
+_FEWEST_VOICES = 3
+
+
+def show_session(
+    console: Console, session: Session, *, prompt: str = "", help: bool = False
+) -> None:
+    """Draw the text at hand anew."""
+    width, height = console.size
+    above = _lines(console, list(_above(session, width)))
+    below = _lines(console, list(_below(session, prompt, help)))
+    room = max(_FEWEST_VOICES, height - len(above) - len(below) - 1)
+    voices = _lines(console, list(_voices(session)))
+    if len(voices) > room:
+        more = Text(f"  … {len(voices) - room + 1} more lines; a taller window shows them", "dim")
+        voices = [*voices[: room - 1], *_lines(console, [more])]
+    console.clear()
+    for line in (*above, *voices, *below):
+        console.print(line, end="\n", soft_wrap=True)
+
+
+def _lines(console: Console, parts: list[RenderableType]) -> list[Text]:
+    """Renderables as finished lines, so that they can be counted."""
+    found: list[Text] = []
+    for part in parts:
+        for segments in console.render_lines(part, pad=False):
+            line = Text(no_wrap=True, overflow="ignore")
+            for text, style, _ in (Segment(*s) for s in segments):
+                line.append(text, style)
+            line.rstrip()
+            found.append(line)
+    return found
+
+
+def _above(session: Session, width: int) -> Iterator[RenderableType]:
+    yield _head(session, width)
+    for doubt in session.item.reasons:
+        yield Text.assemble(("why  ", "bold"), printable(doubt.detail))
+    yield Text()
+    yield from marked_text(session.item.output, width)
+    yield Text()
+    yield _table(session, wide=width >= WIDE_ENOUGH_FOR_A_TABLE)
+    for added in session.additions:
+        yield Text.assemble(
+            ("  + ", "bold green"),
+            (printable(added.aspect), "bold"),
+            " ",
+            (added.polarity, STYLES.get(added.polarity, "")),
+            f" {quoted(added.evidence)}",
+        )
+    yield _label(session)
+
+
+def _head(session: Session, width: int) -> Text:
+    state = "reviewed" if session.is_finished else "begun" if session.decisions else "to review"
+    left = f"{session.position + 1} of {len(session.items)}  {printable(session.item.uid)}"
+    right = f"{state}, by {printable(session.reviewer)}"
+    gap = max(2, width - cell_len(left) - cell_len(right))
+    return Text.assemble((left, "bold"), " " * gap, (right, "dim"), no_wrap=True)
+
+
+def _table(session: Session, *, wide: bool) -> RenderableType:
+    """The candidates; a narrow terminal leaves out what the marks and voices say as well."""
+    if not session.question.candidates:
+        return Text("no tuples: a adds one", "dim")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    table.add_column("", no_wrap=True, width=1)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("aspect", overflow="fold", min_width=6)
+    table.add_column("polarity", no_wrap=True)
+    if wide:
+        table.add_column("evidence", overflow="fold", min_width=8)
+        table.add_column("conf", justify="right", no_wrap=True)
+    table.add_column("decision", no_wrap=True, min_width=10)
+    for number, candidate in enumerate(session.question.candidates):
+        sure = f"{candidate.confidence:.2f}" if candidate.confidence is not None else ""
+        table.add_row(
+            Text(">" if number == session.row else "", "bold not dim"),
+            str(number + 1),
+            _aspect(candidate),
+            Text(candidate.polarity, STYLES.get(candidate.polarity, "")),
+            *((_evidence(candidate), sure) if wide else ()),
+            _decision(session.decision_on(candidate), candidate),
+            style="" if candidate.in_result else "dim",
+        )
+    return table
+
+
+def _aspect(candidate: CandidateTuple) -> Text:
+    term = Text(printable(candidate.aspect), "bold")
+    return term.append(" (implicit)", "not bold dim") if candidate.is_implicit else term
+
+
+def _evidence(candidate: CandidateTuple) -> Text:
+    if not (candidate.evidence or "").strip():
+        return Text("none", "dim")
+    text = Text(printable(str(candidate.evidence)))
+    return text if candidate.is_grounded else text.append(" (not in the text)", "bold red")
+
+
+def _decision(decision: Decision | None, candidate: CandidateTuple) -> Text:
+    if isinstance(decision, Flip):
+        return Text(f"-> {decision.polarity}", f"bold {STYLES.get(decision.polarity, '')}")
+    if decision is not None:
+        return Text(_DONE[decision.action], "bold")
+    return Text("" if candidate.in_result else "left out", "dim")
+
+
+def _label(session: Session) -> Text:
+    before = session.question.label
+    line = Text.assemble(
+        ("label  ", "bold"),
+        (before, STYLES.get(before, "")),
+        f" {session.question.confidence:.2f}",
+    )
+    given = any(decision.action == "label" for decision in session.decisions)
+    if (after := session.label) != before or given:
+        line.append(" -> ").append(after, f"bold {STYLES.get(after, '')}")
+    return line
+
+
+def _voices(session: Session) -> Iterator[RenderableType]:
+    at = session.candidate
+    if at is not None and at.said:
+        yield Text()
+        yield Text.assemble(("said about ", "dim"), (printable(at.aspect), "bold"))
+        yield _said(at.said)
+    if session.question.said:
+        yield Text()
+        yield Text("said about the text", "dim")
+        yield _said(session.question.said)
+
+
+def _said(voices: tuple[Voice, ...]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    before = ""
+    for voice in voices:
+        stage = _STAGES[voice.stage]
+        says = Text(printable(voice.says))
+        if voice.evidence:
+            says.append(f" {quoted(voice.evidence)}", "dim")
+        if voice.confidence is not None:
+            says.append(f" {voice.confidence:.2f}", "dim")
+        grid.add_row("" if stage == before else f"  {stage}", printable(voice.who), says)
+        before = stage
+    return grid
+
+
+def _below(session: Session, prompt: str, help: bool) -> Iterator[RenderableType]:
+    yield Text()
+    if help:
+        yield from map(Text, HELP.splitlines())
+        yield Text("any key goes back", "dim")
+        return
+    if session.message:
+        yield Text(printable(session.message), "bold yellow")
+    if prompt:
+        yield Text(prompt, "bold")
+    else:
+        yield Text(" ").join(Text.assemble((key, "bold cyan"), f" {does}") for key, does in KEYS)

@@ -1,0 +1,144 @@
+"""The texts of a finished run in the order in which a person should see them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from absa.review.file import Review, ReviewFile
+from absa.runs.artefacts import OUTPUTS, SCORECARDS
+from absa.runs.replay import NoRun, Recorded
+from absa.runs.verify.artefacts import Artefact
+from nodes.human_answer import check, with_word, without_word
+from nodes.human_review import answered, doubts_of_output
+from schemas.human import Doubt
+from schemas.output import FinalOutput
+
+
+@dataclass
+class Item:
+    """One text and why a person should see it; the rest is read when it is wanted."""
+
+    uid: str
+    seed: int
+    reasons: tuple[Doubt, ...]
+    _read: Callable[[], tuple[FinalOutput, dict[str, Any]]]
+
+    @cached_property
+    def _record(self) -> tuple[FinalOutput, dict[str, Any]]:
+        return self._read()
+
+    @property
+    def output(self) -> FinalOutput:
+        """The agents' output."""
+        return self._record[0]
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """Its scorecard."""
+        return self._record[1]
+
+    def reviewed(self, review: Review) -> FinalOutput:
+        """The output with a person's decisions, by the rules that a graph's interrupt follows."""
+        return with_word(self.output, answered(review, self.reasons))
+
+
+class Queue:
+    """A run's texts, those in doubt first, each with what was decided about it so far."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read the run once; of its texts only their places are kept.
+
+        Raises:
+            NoRun: There is none, or its files do not fit together.
+            InputError: Its reviews cannot be read.
+        """
+        Recorded.read(directory)
+        self.directory = directory
+        self.file = ReviewFile(directory)
+        self._outputs = Artefact(directory / OUTPUTS)
+        self._cards = Artefact(directory / SCORECARDS)
+        for file in (self._outputs, self._cards):
+            weakref.finalize(self, file.close)
+        items: dict[str, Item] = {}
+        for record in self._outputs.index():
+            output = _output(record, directory)
+            seed = output.meta.seed or 0
+            item = Item(output.uid, seed, _reasons(output), partial(self._load, output.uid, seed))
+            # Repetitions are one text: a person sees the first in doubt, else the first.
+            if item.uid not in items or (item.reasons and not items[item.uid].reasons):
+                items[item.uid] = item
+        for _ in self._cards.index():
+            pass  # only the places are wanted
+        if broken := [*self._outputs.broken, *self._cards.broken]:
+            raise NoRun(f"{directory}: {broken[0]}: see absa verify")
+        self.items = sorted(items.values(), key=_urgency)
+
+    def _load(self, uid: str, seed: int) -> tuple[FinalOutput, dict[str, Any]]:
+        outputs = (_output(line.record, self.directory) for line in self._outputs.of(uid))
+        output = next(o for o in outputs if (o.meta.seed or 0) == seed)
+        cards = (line.record for line in self._cards.of(uid) if line.record.get("seed") == seed)
+        card = next(cards, None)
+        if card is None:
+            raise NoRun(f"{self.directory}: {SCORECARDS} does not have {uid!r}: see absa verify")
+        return without_word(output), card
+
+    def review(self, item: Item) -> Review | None:
+        """What was decided about a text; None if nothing, or if it is about another result."""
+        found = self.file.latest.get(item.uid)
+        return found if found is not None and not check(found.decisions, item.output) else None
+
+    def finished(self, item: Item) -> bool:
+        """Whether a person is done with a text."""
+        review = self.review(item)
+        return review is not None and review.finished
+
+    def reviewed(self) -> Iterator[tuple[Item, Review]]:
+        """The texts that a person is done with."""
+        for item in self.items:
+            if (review := self.review(item)) is not None and review.finished:
+                yield item, review
+
+    @property
+    def outdated(self) -> list[str]:
+        """Texts whose decisions do not fit the result any more: the run was made anew."""
+        known = {item.uid: item for item in self.items}
+        return [
+            uid for uid in self.file.latest if uid not in known or self.review(known[uid]) is None
+        ]
+
+    def chosen(self, *, everything: bool = False, uid: str | None = None) -> list[Item]:
+        """What is to be gone through: one text, all, or those that wait for a person."""
+        if uid is not None:
+            return [item for item in self.items if item.uid == uid]
+        return [item for item in self.items if everything or item.reasons]
+
+
+def _output(record: Mapping[str, Any], directory: Path) -> FinalOutput:
+    try:
+        return FinalOutput.model_validate(record)
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise NoRun(
+            f"{directory / OUTPUTS}: {record.get('uid')!r} is not an output ({what}): "
+            "see absa verify"
+        ) from error
+
+
+def _reasons(output: FinalOutput) -> tuple[Doubt, ...]:
+    """Those on record, else those that the run's settings did not ask about."""
+    word = output.meta.human_review
+    return word.reasons if word is not None else doubts_of_output(output)
+
+
+def _urgency(item: Item) -> int:
+    """Doubts come first, then what a person is to see anyway, then the rest."""
+    if not item.reasons:
+        return 2
+    return int(all(reason.code == "always" for reason in item.reasons))

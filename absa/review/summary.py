@@ -1,0 +1,71 @@
+"""What a person did to a run, and how far the run agrees with the person."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import BaseModel
+
+from absa.data import Share
+from absa.review.queue import Queue
+from nodes.human_answer import counts
+from nodes.language import language
+from schemas.human import HumanCounts
+from schemas.output import FinalOutput
+
+
+class Summary(BaseModel):
+    """Counts over a run's reviews. Agreement is about the texts that a person is done with."""
+
+    directory: str
+    texts: int
+    pending: int
+    reviewed: int
+    begun: int
+    outdated: list[str]
+    reviewers: dict[str, int]
+    decisions: HumanCounts
+    # Texts whose tuples, or whose label, the person left as they were.
+    same_tuples: Share
+    same_label: Share
+    # Of the run's tuples, those that the person has too, and the other way round.
+    precision: Share
+    recall: Share
+
+
+def summarise(queue: Queue) -> Summary:
+    """Count."""
+    did: Counter[str] = Counter()
+    reviewers: Counter[str] = Counter()
+    same: Counter[str] = Counter()
+    for item, review in queue.reviewed():
+        did.update(counts(review.decisions).model_dump())
+        reviewers[review.reviewer or "unknown"] += 1
+        after = item.reviewed(review)
+        run, person = _tuples(item.output), _tuples(after)
+        same["texts"] += 1
+        same["tuples"] += run == person
+        same["label"] += item.output.final_result.label == after.final_result.label
+        same["both"] += len(run & person)
+        same["run"] += len(run)
+        same["person"] += len(person)
+    unfinished = [i for i in queue.items if not queue.finished(i)]
+    return Summary(
+        directory=str(queue.directory),
+        texts=len(queue.items),
+        pending=sum(bool(i.reasons) for i in unfinished),
+        reviewed=same["texts"],
+        begun=sum(queue.review(i) is not None for i in unfinished),
+        outdated=queue.outdated,
+        reviewers=dict(reviewers),
+        decisions=HumanCounts(**did),
+        same_tuples=Share(numerator=same["tuples"], denominator=same["texts"]),
+        same_label=Share(numerator=same["label"], denominator=same["texts"]),
+        precision=Share(numerator=same["both"], denominator=same["run"]),
+        recall=Share(numerator=same["both"], denominator=same["person"]),
+    )
+
+
+def _tuples(output: FinalOutput) -> set[tuple[str, str]]:
+    key = language(output.lang).key
+    return {(key(t.aspect_term), t.polarity) for t in output.final_result.final_tuples}

@@ -1,0 +1,182 @@
+"""The Dask engine: chunks of samples as tasks, on a cluster that runs or on one started here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from concurrent.futures import CancelledError
+from contextlib import AsyncExitStack
+from itertools import islice
+
+import dask
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster
+from distributed.comm import get_address_host
+
+from absa.runs.cluster.desk import Desk
+from absa.runs.cluster.job import Item, Job, VersionMismatch, job_of
+from absa.runs.cluster.station import work_on
+from absa.runs.plan import RunError, RunPlan
+from absa.runs.pool import Batch, Worker
+from schemas.errors import InputError
+
+CHUNK = 100
+_PATIENCE_S = 8
+# One chunk runs out while the next one fills the places.
+_THREADS = 2
+_RETRIES = 3
+# Dask's watching of itself takes processor time from the driver, and nobody looks at it.
+_LOCAL = {
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.worker.profile.enabled": False,
+    # How many workers may die under a chunk before it is to blame.
+    "distributed.scheduler.allowed-failures": 10,
+}
+_LOOPBACK = "127.0.0.1"
+_SAFE = "what is finished is safe, the same command goes on from there"
+
+
+class ClusterEngine:
+    """Works on the workers of a Dask cluster."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        """Nothing is started or connected to before there is work."""
+        self._plan = plan
+        self._opened = AsyncExitStack()
+        self._client: Client | None = None
+        self._desk: Desk | None = None
+
+    def workers(self) -> list[Worker]:
+        """Who is at the desk."""
+        return self._desk.workers() if self._desk else []
+
+    async def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        await self._opened.aclose()
+
+    async def work(self, batch: Batch) -> None:
+        """Hand out the batch in chunks until every sample has its record."""
+        client = self._client = self._client or await self._open()
+        token = secrets.token_hex(16)
+        desk = self._desk = Desk(batch, token)
+        host = _own_host(client)
+        tls = client.security.get_listen_args("client").get("ssl_context")
+        try:
+            port = await desk.open(host, tls)
+            job = job_of(batch, host, port, token)
+            handing_out = asyncio.create_task(_Chunks(client, batch, job).hand_out())
+            batch.control.tasks = {handing_out}
+            await asyncio.wait([handing_out, desk.broken], return_when="FIRST_COMPLETED")
+            handing_out.cancel()
+            await asyncio.wait([handing_out])
+            if desk.broken.done():
+                desk.broken.result()
+            if not handing_out.cancelled():
+                handing_out.result()
+        finally:
+            await desk.close()
+            self._desk = None
+
+    async def _open(self) -> Client:
+        plan = self._plan
+        if plan.scheduler is None:
+            return await self._open_local()
+        try:
+            client = await self._opened.enter_async_context(
+                Client(plan.scheduler, asynchronous=True, timeout=_PATIENCE_S)
+            )
+        except (OSError, ValueError, ImportError) as error:
+            raise InputError(
+                f"--scheduler {plan.scheduler} cannot be reached ({error}); it is an address such "
+                "as tcp://127.0.0.1:8786, which 'dask scheduler' prints when it starts"
+            ) from error
+        try:
+            await client.wait_for_workers(1, timeout=_PATIENCE_S)
+        except TimeoutError:
+            raise InputError(
+                f"the scheduler {plan.scheduler} has no workers; start some: "
+                f"dask worker {plan.scheduler} --nthreads {_THREADS}"
+            ) from None
+        return client
+
+    async def _open_local(self) -> Client:
+        """Worker processes on this machine, on loopback and without a dashboard."""
+        self._opened.enter_context(dask.config.set(_LOCAL))
+        cluster = await self._opened.enter_async_context(
+            LocalCluster(
+                n_workers=self._plan.workers or CPU_COUNT,
+                threads_per_worker=_THREADS,
+                processes=True,
+                host=_LOOPBACK,
+                dashboard_address=f"{_LOOPBACK}:0",
+                worker_dashboard_address=None,
+                memory_limit=0,
+                preload="absa.runs.cluster.station",
+                silence_logs=logging.CRITICAL,
+                asynchronous=True,
+            )
+        )
+        return await self._opened.enter_async_context(Client(cluster, asynchronous=True))
+
+
+def _own_host(client: Client) -> str:
+    """The address of this process as the cluster's machines see it: the scheduler is one."""
+    return str(get_address_host(client.scheduler_comm.comm.local_address))
+
+
+class _Chunks:
+    """Hands out the samples of a batch."""
+
+    def __init__(self, client: Client, batch: Batch, job: Job) -> None:
+        self._client = client
+        self._batch = batch
+        self._job = job
+        self._left = batch.size
+
+    async def hand_out(self) -> None:
+        """Keep every thread of the cluster busy, and one chunk waiting for each."""
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                threads = max(1, sum((await self._client.nthreads()).values()))
+                while len(under_way) < 2 * threads and (items := self._next(threads)):
+                    under_way.add(asyncio.create_task(self._outcome(items)))
+                if not under_way:
+                    return
+                done, under_way = await asyncio.wait(under_way, return_when="FIRST_COMPLETED")
+                # All are looked at, so that none is missed when several fail at once.
+                for failure in [task.exception() for task in done]:
+                    if failure is not None:
+                        raise failure
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _next(self, threads: int) -> list[Item]:
+        """The next chunk: smaller ones at the end, so that nobody is left with a long one."""
+        largest = max(CHUNK, -(-2 * self._batch.plan.width // threads))
+        size = min(largest, max(1, -(-self._left // (2 * threads))))
+        items = [
+            Item(position, sample, self._batch.demos.for_text(sample.text))
+            for position, sample in islice(iter(self._batch.take, None), size)
+        ]
+        self._left -= len(items)
+        return items
+
+    async def _outcome(self, items: list[Item]) -> None:
+        """One chunk on some worker, or on another if that one dies."""
+        future = self._client.submit(work_on, self._job, items, pure=False, retries=_RETRIES)
+        try:
+            await future
+        except VersionMismatch as error:
+            raise InputError(str(error)) from error
+        except asyncio.CancelledError:
+            await future.cancel()
+            raise
+        except CancelledError:
+            raise RunError(f"the scheduler is gone; {_SAFE}") from None
+        except Exception as error:
+            raise RunError(f"a worker failed: {error}; {_SAFE}") from error

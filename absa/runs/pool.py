@@ -1,0 +1,149 @@
+"""The local engine: so many samples at a time in this process's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from absa.backends.cache import AnswerKeys, Answers, CachedBackend
+from absa.backends.meter import Meter, MeteredBackend, StopRun
+from absa.demos import Demos
+from absa.memory import open_memory
+from absa.runs.journal import Finished
+from absa.runs.loop import Spread
+from absa.runs.plan import Control, RunPlan
+from absa.runs.sample import analyse
+from graph import build
+from graph.build import Graph
+from schemas.backend import Backend
+from schemas.sample import Sample
+from schemas.settings import BackendSettings, MemorySettings
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The samples of one seed that have no record yet, and what they share."""
+
+    plan: RunPlan
+    # The backend's settings with this seed.
+    backend: BackendSettings
+    # With their positions in the data, each to be taken once; about how many there are.
+    samples: Iterator[tuple[int, Sample]]
+    size: int
+    keys: AnswerKeys
+    # Of backends that cost something.
+    answers: Answers | None
+    meter: Meter | None
+    demos: Demos
+    control: Control
+    # What a graph with memory is given besides.
+    known_to_memory: Callable[[Sample], Mapping[str, Any]]
+    # Returns when the record is on the disk.
+    save: Callable[[Finished], Coroutine[Any, Any, None]]
+    has_record: Callable[[str], bool]
+
+    @property
+    def seed(self) -> int:
+        """The seed of all its samples."""
+        return self.backend.seed
+
+    def take(self) -> tuple[int, Sample] | None:
+        """The next sample, None if there is none or none may be begun."""
+        return None if self.control.draining else next(self.samples, None)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who works on a run, as it is shown."""
+
+    name: str
+    in_flight: int
+    done: int
+
+
+class RunEngine(Protocol):
+    """Works on batches."""
+
+    async def work(self, batch: Batch) -> None:
+        """Record every sample of the batch, or as many as the run's control allows."""
+        ...
+
+    def workers(self) -> list[Worker]:
+        """The processes that work for it, none if it is all in one."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class LocalEngine:
+    """Works in this event loop."""
+
+    def __init__(self, backend_for: Callable[[BackendSettings], Backend]) -> None:
+        """Let the backends that `backend_for` makes answer."""
+        self._backend_for = backend_for
+
+    def workers(self) -> list[Worker]:
+        """None but this process."""
+        return []
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def work(self, batch: Batch) -> None:
+        """The graph of the batch, and every sample through it."""
+        backend = self._backend_for(batch.backend)
+        if batch.meter is not None:
+            backend = MeteredBackend(backend, batch.meter)
+        if batch.answers is not None:
+            backend = CachedBackend(backend, batch.keys, batch.answers)
+        pipeline = batch.plan.settings.pipeline
+        # A replay is told what was recalled, and must not be remembered a second time.
+        memory = MemorySettings() if batch.backend.kind == "replay" else pipeline.memory
+        with open_memory(memory) as store:
+            await _work_on(batch, build(pipeline, backend, store=store))
+
+
+async def _work_on(batch: Batch, graph: Graph) -> None:
+    """So many workers, each taking the next sample when it is done with one."""
+    control, aux_hf = batch.control, batch.plan.settings.aux_hf
+    spread = Spread(batch.plan.width)
+
+    async def work() -> None:
+        saving: asyncio.Task[None] | None = None
+        try:
+            while (item := batch.take()) is not None:
+                position, sample = item
+                async with spread.start():
+                    if control.draining:
+                        break
+                    shown = batch.demos.for_text(sample.text)
+                    known = batch.known_to_memory(sample)
+                    record = await analyse(
+                        graph, sample, position, batch.seed, shown, aux_hf, known
+                    )
+                # The next sample starts while this one is being written.
+                if saving is not None:
+                    await saving
+                saving = asyncio.create_task(batch.save(record))
+        finally:
+            if saving is not None:
+                await saving
+
+    async def work_or_end() -> None:
+        try:
+            await work()
+        except StopRun as stop:
+            control.drain(str(stop))
+        except Exception as error:
+            control.drain(str(error))
+            raise
+
+    control.tasks = {asyncio.create_task(work_or_end()) for _ in range(batch.plan.width)}
+    results = await asyncio.gather(*control.tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result

@@ -1,0 +1,116 @@
+"""One sample through the graph, and its record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from absa.aux_hf import with_signal
+from absa.backends.meter import StopRun
+from absa.database import StorageError
+from absa.prices import cost_of
+from absa.runs.journal import Finished, pack
+from absa.scorecard import scorecard
+from graph.build import Graph
+from schemas.errors import BackendError, InputError
+from schemas.output import FinalOutput
+from schemas.sample import Sample
+from schemas.settings import AuxHfSettings
+
+
+async def output_of(graph: Graph, given: dict[str, Any]) -> FinalOutput:
+    """What `ainvoke` gives, without the updates it collects on the way: 5 % of a sample's time."""
+    values = graph.astream(given, stream_mode="values", output_keys="output")
+    output: Any = [value async for value in values][-1]
+    assert isinstance(output, FinalOutput), "every graph ends with an output"
+    return output
+
+
+async def analyse(
+    graph: Graph,
+    sample: Sample,
+    position: int,
+    seed: int,
+    demos: list[dict[str, Any]],
+    aux_hf: AuxHfSettings,
+    known_to_memory: Mapping[str, Any],
+) -> Finished:
+    """One sample through the graph: a record, or an error with what is known about it."""
+    given = {
+        "text": sample.text,
+        "uid": sample.uid,
+        "lang": sample.lang,
+        "domain": sample.domain,
+        "demos": demos,
+        "given_aspects": sample.given_aspects,
+        **known_to_memory,
+    }
+    try:
+        output = await output_of(graph, given)
+        if aux_hf.enabled:
+            # All computation: in a thread, so that calls under way are not held up.
+            output = await asyncio.to_thread(with_signal, output, aux_hf)
+        return record_of(output, sample, position, seed)
+    except (StorageError, StopRun):  # no fault of the sample
+        raise
+    except Exception as error:  # one bad sample must not end the batch; it is recorded
+        return Finished(seed, sample.uid, position, error=describe_error(error, sample, seed))
+
+
+def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
+    """The record of an analysed sample."""
+    usage = output.meta.usage
+    output = output.model_copy(update={"meta": output.meta.model_copy(update={"seed": seed})})
+    return Finished(
+        seed,
+        sample.uid,
+        position,
+        parts={
+            "output": pack([output.model_dump_json()]),
+            "traces": pack(
+                # The run's seed, also where a model takes none: it tells the repetitions apart.
+                _line({"uid": output.uid, **c.model_dump(), "seed": seed})
+                for c in output.process_trace
+            ),
+            "gate": pack(
+                _line({"uid": output.uid, "seed": seed, **r.model_dump()})
+                for r in output.meta.override_gate
+            ),
+            "scorecard": pack([_line(scorecard(output, sample, seed))]),
+        },
+        calls=usage.calls - usage.cached_calls,
+        cached=usage.cached_calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost_usd=cost_of(output.process_trace),
+    )
+
+
+def describe_error(error: Exception, sample: Sample, seed: int) -> dict[str, Any]:
+    """An error as a line of `errors.jsonl`: reason, node, attempts and the raw answer."""
+    about: dict[str, Any] = {
+        "uid": sample.uid,
+        "seed": seed,
+        "kind": "failed",
+        "reason": str(error) or type(error).__name__,
+        "node": None,
+        "turn": None,
+        "attempts": None,
+        "raw": None,
+    }
+    if isinstance(error, BackendError):
+        about |= {
+            "node": error.node,
+            "turn": error.turn,
+            "attempts": error.attempts,
+            "raw": error.raw,
+        }
+    elif not isinstance(error, InputError):
+        about["reason"] = f"internal error: {type(error).__name__}: {error}"
+    return about
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,86 @@
+"""S4: what a person decided can be seen, and nothing else was changed in their name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from absa.runs.verify.artefacts import Line
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.words import differing, named, shown, some_of
+from nodes.human_answer import SOURCE, check, with_word, without_word
+from schemas.human import SetLabel
+from schemas.output import FinalAspect
+from schemas.records import Correction
+
+
+def before_person(e: Evidence) -> Evidence:
+    """The evidence as the agents left it: it must hold without the person, too."""
+    output = without_word(e.output)
+    if output is e.output:
+        return e
+    record = {**e.raw, **output.model_dump(mode="json", exclude={"process_trace"})}
+    return replace(e, output=output, line=Line(e.line.raw, record))
+
+
+def person_follows(e: Evidence) -> Found:
+    """The recorded decisions, on the result as it was shown, make the recorded result."""
+    word = e.output.meta.human_review
+    log = [c for c in e.output.meta.correction_applied_log if c.source == SOURCE]
+    if word is None or word.status == "pending":
+        if log:
+            yield "S4", f"{named(log[0])} is on the log, but no person was asked"
+        return
+    if word.shown is None:
+        yield "S4", "a person decided, but what they were shown is not on record"
+        return
+    agents = without_word(e.output)
+    problems = check(word.decisions, agents)
+    if problems:
+        yield "S4", f"the person's decisions cannot be carried out: {some_of(problems, '; ')}"
+        return
+    made = with_word(agents, word).model_dump(mode="json", exclude={"process_trace"})
+    recorded = {k: v for k, v in e.raw.items() if k in made}
+    whats = [
+        f"{path} is {shown(one)}, the person's decisions give {shown(other)}"
+        for path, one, other in differing(recorded, made)
+    ]
+    if whats:
+        yield "S4", some_of(whats, "; ")
+    yield from _visible(e, log, word.shown.final_aspects)
+
+
+def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...]) -> Found:
+    """The same without the decision layer: from the tuples that were shown, entry by entry."""
+    word = e.output.meta.human_review
+    assert word is not None
+    asked = Counter(d.action for d in word.decisions if d.action not in ("keep", "label"))
+    logged = Counter(c.proposal_type for c in log if c.proposal_type != "label")
+    if asked != logged:
+        yield "S4", f"the person decided {dict(asked)}, on the log are {dict(logged)}"
+    state: dict[str, list[Any]] = {}
+    for a in aspects:
+        state.setdefault(e.lang.key(a.aspect_term), []).append((a.polarity, a.evidence))
+    for c in log:
+        if not c.applied:
+            yield "S4", f"{named(c)}: what a person decides is applied"
+        if c.proposal_type == "label":
+            continue
+        key = e.lang.key(c.target_aspect or "")
+        if state.get(key, []) != _felt(c.before):
+            yield "S4", f"{named(c)}: its `before` is not what was there"
+        state[key] = _felt(c.after)
+    left = {(key, polarity) for key, felt in state.items() for polarity, _ in felt}
+    if left != e.keyed(e.output.final_result.final_tuples):
+        yield "S4", "what the person was shown and what the log changed make other final tuples"
+    label = e.output.final_result.label
+    for d in word.decisions:
+        # The first letters tell the labels apart in every accepted spelling.
+        if isinstance(d, SetLabel) and label.lower()[:3] != d.label.lower()[:3]:
+            yield "S4", f"the person's label is {d.label!r}, the result's {label!r}"
+
+
+def _felt(shot: dict[str, Any] | None) -> list[Any]:
+    sentiments = (shot or {}).get("sentiments", ())
+    return [(s.get("polarity"), s.get("evidence")) for s in sentiments]

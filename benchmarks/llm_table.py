@@ -1,0 +1,166 @@
+"""A real model on fixed sentences: one call, the debate and a vote at the debate's calls.
+
+    python -m benchmarks.llm_table --data DATA --base-url http://127.0.0.1:8099/v1 --model qwen \
+        --out runs/llm
+
+DATA holds `dev/` and `train/` with the data files by name. Everything goes through `absa ablate`:
+each protocol is a run directory below --out, the same command goes on where it stopped, scores,
+intervals and comparisons are its own. One call is under way at a time, so seconds are the model's.
+
+Two samples that share no sentence: `report` is for the table, `tune` for writing prompts. Nobody
+who writes prompts looks at the sentences of `report`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+LANGUAGES = ("ko", "en")
+
+
+class Part(NamedTuple):
+    """So many sentences of one data file, perhaps of one domain only."""
+
+    file: str
+    size: int
+    domain: str | None = None
+
+
+SAMPLES: Mapping[str, Sequence[Part]] = {
+    "report": (Part("dev/mabsa_ko", 60), Part("dev/aste_14res", 60)),
+    "tune": (
+        Part("train/mabsa_ko", 40),
+        Part("train/mabsa_en", 20, domain="restaurant"),
+        Part("train/mams", 20),
+    ),
+}
+CONFIGS = {
+    "single": "baseline_single",
+    "debate": "default",
+    "vote": "baseline_vote",
+    "persona": "persona_debate",
+    "conflict": "conflict_review",
+}
+
+
+def lines(path: Path) -> Iterator[Json]:
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def draw(data: Path, sample: str) -> list[Json]:
+    """The sentences of a sample: always the same ones of the same files."""
+    rng = random.Random(f"llm_table {sample}")
+    drawn: list[Json] = []
+    for part in SAMPLES[sample]:
+        rows = [
+            row
+            for row in lines(data / f"{part.file}.jsonl")
+            # Incomplete gold cannot be scored.
+            if not row.get("dropped_aspects") and part.domain in (None, row.get("domain"))
+        ]
+        drawn += rng.sample(rows, part.size)
+    return drawn
+
+
+def limited(rows: Sequence[Json], limit: int | None) -> list[Json]:
+    """The first so many of each language."""
+    return [row for lang in LANGUAGES for row in [r for r in rows if r["lang"] == lang][:limit]]
+
+
+def ablate(data: Path, args: argparse.Namespace) -> Json:
+    """Run what has not been run yet, and compare."""
+    settings = {
+        "kind": "openai",
+        "base_url": args.base_url,
+        "model": args.model,
+        "timeout_s": args.timeout_s,
+        # Calls side by side would wait for each other, and their seconds would say nothing.
+        "max_concurrency": 1,
+    }
+    command = [
+        *(sys.executable, "-m", "absa", "ablate", str(data), "--out", str(args.out)),
+        # Two samples in flight: while one is written down, the other asks.
+        *("--own-cache", "--concurrency", "2"),
+        *(word for key, value in settings.items() for word in ("--set", f"backend.{key}={value}")),
+        *("--configs", *(CONFIGS[name] for name in args.protocols)),
+    ]
+    # 1 says that some samples failed: they are in the table as answers that were not valid.
+    if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode not in (0, 1):
+        raise SystemExit("llm_table: absa ablate could not run; its message is above")
+    found: Json = json.loads((args.out / "ablation.json").read_text(encoding="utf-8"))
+    return found
+
+
+def valid_share(run: Path) -> tuple[int, int]:
+    """Answers that could be read whole at the first attempt, of all questions asked."""
+    calls = list(lines(run / "traces.jsonl"))
+    failed = sum(1 for error in lines(run / "errors.jsonl") if error.get("node"))
+    return sum(c["attempts"] == 1 and not c["notes"] for c in calls), len(calls) + failed
+
+
+def table(found: Json, out: Path) -> Iterator[str]:
+    """The numbers side by side, as Markdown."""
+    yield (
+        "| protocol | pair F1 [95 %] | s per sample | calls | prompt tokens | output tokens "
+        "| valid answers |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for one in found["configurations"]:
+        f1, each = one["scores"]["pair_strict_f1"], one["cost"]["per_sample"]
+        valid, asked = valid_share(out / one["name"])
+        cells = (
+            one["name"],
+            f"{100 * f1['value']:.1f} [{100 * f1['low']:.1f}, {100 * f1['high']:.1f}]",
+            f"{each['latency_ms'] / 1000:.1f}",
+            f"{each['calls']:.1f}",
+            f"{each['prompt_tokens']:.0f}",
+            f"{each['completion_tokens']:.0f}",
+            f"{valid} of {asked}",
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    for one in found["comparisons"]:
+        more = one["differences"]["pair_strict_f1"]
+        least = one["smallest_shown"]
+        yield (
+            f"{found['roles']['debate']} less {one['other']}: {100 * more['value']:+.1f} points "
+            f"[{100 * more['low']:+.1f}, {100 * more['high']:+.1f}], p {one['p_holm']:.3f}"
+            + (f"; could have shown {100 * least:.1f}" if least is not None else "")
+        )
+    yield found["verdict"]["sentence"]
+    yield from (f"note: {note}" for note in found["notes"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with dev/ and train/")
+    parser.add_argument("--base-url", required=True, help="an OpenAI-compatible server")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--out", type=Path, required=True, help="where the runs go")
+    parser.add_argument("--sample", choices=SAMPLES, default="report")
+    parser.add_argument("--limit", type=int, help="only the first N sentences of each language")
+    parser.add_argument(
+        "--protocols", nargs="+", choices=CONFIGS, default=["single", "debate", "vote"]
+    )
+    parser.add_argument("--timeout-s", type=float, default=600.0)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    data = args.out / f"{args.sample}.jsonl"
+    rows = limited(draw(args.data, args.sample), args.limit)
+    data.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
+    print("\n".join(table(ablate(data, args), args.out)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,345 @@
+"""A person's decisions: checked, carried out on the agents' result, logged.
+
+The same rules for an answer to the graph's interrupt and for a review of a finished run.
+
+| decision | about                          | effect                                           |
+|----------|--------------------------------|--------------------------------------------------|
+| `keep`   | a tuple of the result          | none: it stands, and that a person said so counts|
+| `flip`   | a tuple of the result          | the polarity it names, confidence 1              |
+| `drop`   | a tuple of the result          | it is gone                                       |
+| `add`    | an aspect, evidence in the text| a tuple more, confidence 1                       |
+| `label`  | the sentence                   | that label, confidence 1                         |
+
+Tuples that no decision names stay as the agents' rules left them. The label is the person's, else,
+if a tuple changed, the aggregate of the final tuples: the rules spoke of other tuples. Decisions
+are about the result as it was shown, in any order; each tuple is decided once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from nodes.language import Language, language
+from nodes.polarity import aggregate, exact
+from nodes.text import grounded, locate
+from schemas.answers import LABELS, POLARITIES
+from schemas.human import (
+    Add,
+    Decision,
+    Drop,
+    Flip,
+    HumanAnswer,
+    HumanCounts,
+    Keep,
+    SetLabel,
+)
+from schemas.output import AspectTuple, FinalAspect, FinalOutput, HumanReview, Shown
+from schemas.records import Correction
+
+SOURCE = "human"
+# A person is sure; the agents' confidence was about something else.
+CERTAIN = 1.0
+_COUNTED = {
+    "keep": "kept",
+    "flip": "flipped",
+    "drop": "dropped",
+    "add": "added",
+    "label": "labelled",
+}
+_OF_THE_RESULT = Keep | Flip | Drop
+
+
+def read_answer(said: object, output: FinalOutput) -> tuple[HumanAnswer | None, list[str]]:
+    """The answer, or everything that is wrong with it, in words for the person who gave it."""
+    try:
+        if isinstance(said, str):
+            answer = HumanAnswer.model_validate_json(said)
+        else:
+            answer = HumanAnswer.model_validate(said)
+    except ValidationError as error:
+        return None, [_complaint(e["loc"], e["msg"]) for e in error.errors(include_url=False)]
+    problems = check(answer.decisions, output)
+    return (None, problems) if problems else (answer, [])
+
+
+def _complaint(loc: tuple[int | str, ...], message: str) -> str:
+    where = ".".join(map(str, loc))
+    return f"{where}: {message}" if where else message
+
+
+def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
+    """What is wrong with decisions about this result; nothing if they can be carried out."""
+    problems: list[str] = []
+    decided: dict[int, int] = {}
+    rows = _Rows(output)
+    for number, decision in enumerate(decisions, 1):
+        where = f"decision {number} ({decision.action})"
+        if isinstance(decision, _OF_THE_RESULT):
+            found = list(_about_result(decision, rows))
+            for row in rows.named(decision):
+                if row in decided:
+                    found.append(f"decision {decided[row]} is about the same tuple")
+                decided[row] = number
+        elif isinstance(decision, Add):
+            found = list(_about_addition(decision, rows))
+        else:
+            found = list(_about_label(decision))
+        problems += [f"{where}: {what}" for what in found]
+    problems += _about_all(decisions, rows.lang)
+    if not problems and output.meta.given_aspects is not None:
+        before = rows.keys
+        carry_out(decisions, rows)
+        if rows.keys != before:
+            problems.append("the aspects were given: none may be added, and each keeps a tuple")
+    return problems
+
+
+def _about_result(decision: Keep | Flip | Drop, rows: _Rows) -> Iterator[str]:
+    own = rows.of(decision.aspect)
+    if not own:
+        names = ", ".join(dict.fromkeys(a.aspect_term for a in rows.aspects.values())) or "none"
+        yield f"{decision.aspect!r} is no aspect of the result; there are: {names}"
+    named = rows.named(decision)
+    if decision.of is not None and exact(decision.of) is None:
+        yield f"of: {_no_polarity(decision.of)}"
+    elif own and not named:
+        has = ", ".join(dict.fromkeys(rows.aspects[row].polarity for row in own))
+        yield f"{decision.aspect!r} is not {decision.of} in the result, but {has}"
+    if isinstance(decision, Flip):
+        new = exact(decision.polarity)
+        if new is None:
+            yield f"polarity: {_no_polarity(decision.polarity)}"
+        elif named and all(rows.aspects[row].polarity == new for row in named):
+            yield f"{decision.aspect!r} is {new} already: keep it"
+
+
+def _about_addition(decision: Add, rows: _Rows) -> Iterator[str]:
+    new = exact(decision.polarity)
+    if not rows.lang.key(decision.aspect):
+        yield f"aspect: {decision.aspect!r} names nothing"
+    if new is None:
+        yield f"polarity: {_no_polarity(decision.polarity)}"
+    elif any(rows.aspects[row].polarity == new for row in rows.of(decision.aspect)):
+        yield f"{decision.aspect!r} is in the result as {new} already: keep it"
+    if not grounded(rows.text, decision.evidence):
+        yield f"evidence: {decision.evidence!r} is not in the text; give words of it as they stand"
+
+
+def _about_label(decision: SetLabel) -> Iterator[str]:
+    if _label(decision.label) is None:
+        yield f"label: {decision.label!r} is none of {', '.join(LABELS)}"
+
+
+def _about_all(decisions: Sequence[Decision], lang: Language) -> Iterator[str]:
+    if sum(isinstance(d, SetLabel) for d in decisions) > 1:
+        yield "the label is given twice"
+    added = Counter(
+        (lang.key(d.aspect), exact(d.polarity)) for d in decisions if isinstance(d, Add)
+    )
+    yield from (f"{key!r} is added twice" for (key, _), times in added.items() if times > 1)
+
+
+def _no_polarity(word: str) -> str:
+    return f"{word!r} is no polarity; write one of {', '.join(POLARITIES)}"
+
+
+def _label(word: str) -> str | None:
+    return exact(word) or (word.lower() if word.lower() in LABELS else None)
+
+
+class _Rows:
+    """The aspects of a result while a person's decisions are carried out."""
+
+    def __init__(self, output: FinalOutput) -> None:
+        self.text = output.text
+        self.lang: Language = language(output.lang)
+        self.aspects: dict[int, FinalAspect] = dict(enumerate(output.final_result.final_aspects))
+
+    @property
+    def keys(self) -> set[str]:
+        return {self.lang.key(a.aspect_term) for a in self.aspects.values()}
+
+    def of(self, aspect: str) -> list[int]:
+        """The rows of an aspect."""
+        key = self.lang.key(aspect)
+        return [n for n, a in self.aspects.items() if key and self.lang.key(a.aspect_term) == key]
+
+    def named(self, decision: Keep | Flip | Drop) -> list[int]:
+        """The rows that a decision is about."""
+        wanted = exact(decision.of) if decision.of is not None else None
+        return [
+            row
+            for row in self.of(decision.aspect)
+            if decision.of is None or self.aspects[row].polarity == wanted
+        ]
+
+    def snapshot(self, aspect: str) -> dict[str, Any] | None:
+        """What the log shows of an aspect, as it does for the agents' corrections."""
+        own = [self.aspects[row] for row in self.of(aspect)]
+        if not own:
+            return None
+        return {
+            "aspect_term": own[0].aspect_term,
+            "span": own[0].span.model_dump() if own[0].span else None,
+            "sentiments": [
+                {"polarity": a.polarity, "confidence": a.confidence, "evidence": a.evidence}
+                for a in own
+            ],
+        }
+
+    def change(self, decision: Flip | Drop | Add, targets: Sequence[int]) -> None:
+        """Carry out one decision on the rows it named when it was given."""
+        if isinstance(decision, Drop):
+            for row in targets:
+                del self.aspects[row]
+        elif isinstance(decision, Flip):
+            new = {"polarity": exact(decision.polarity), "confidence": CERTAIN}
+            for row in targets:
+                if self.aspects[row].polarity != new["polarity"]:
+                    self.aspects[row] = self.aspects[row].model_copy(update=new)
+        else:
+            self.aspects[max(self.aspects, default=-1) + 1] = self._added(decision)
+
+    def _added(self, decision: Add) -> FinalAspect:
+        known = next((self.aspects[row] for row in self.of(decision.aspect)), None)
+        term = known.aspect_term if known else decision.aspect.strip()
+        span = known.span if known else locate(self.text, term)
+        return FinalAspect(
+            aspect_term=term,
+            polarity=str(exact(decision.polarity)),
+            evidence=decision.evidence,
+            is_grounded=True,
+            span=span,
+            confidence=CERTAIN,
+            is_implicit=span is None,
+        )
+
+
+def carry_out(
+    decisions: Sequence[Decision], rows: _Rows, reviewer: str | None = None
+) -> list[Correction]:
+    """Change the rows by decisions that passed the check; what changed, decision by decision."""
+    # All decisions are about the result as it was shown, whatever an earlier one did to it.
+    named = {
+        n: rows.named(decision)
+        for n, decision in enumerate(decisions)
+        if isinstance(decision, _OF_THE_RESULT)
+    }
+    log: list[Correction] = []
+    for number, decision in enumerate(decisions):
+        if isinstance(decision, Keep | SetLabel):
+            continue
+        before = rows.snapshot(decision.aspect)
+        rows.change(decision, named.get(number, ()))
+        after = rows.snapshot(decision.aspect)
+        log.append(_correction(decision.action, decision.aspect, before, after, reviewer))
+    return log
+
+
+def _correction(
+    action: str,
+    aspect: str | None,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    reviewer: str | None,
+) -> Correction:
+    return Correction(
+        source=SOURCE,
+        proposal_type=action,
+        target_aspect=aspect,
+        applied=True,
+        before=before,
+        after=after,
+        provenance=f"source:{SOURCE}/{reviewer}" if reviewer else f"source:{SOURCE}",
+    )
+
+
+def with_word(output: FinalOutput, word: HumanReview | None) -> FinalOutput:
+    """The agents' output with a person's word on it, or with the mark that it is to be had."""
+    if word is None:
+        return output
+    if word.status == "pending":
+        return _with_meta(output, human_review=word)
+    rows = _Rows(output)
+    result = output.final_result
+    log = carry_out(word.decisions, rows, word.reviewer)
+    aspects = tuple(rows.aspects.values())
+    label, confidence = result.label, result.confidence
+    if log:
+        label, confidence = aggregate(aspects)
+    said = next((_label(d.label) for d in word.decisions if isinstance(d, SetLabel)), None)
+    if said is not None:
+        label, confidence = said, CERTAIN
+        if label != result.label:
+            before = {"label": result.label, "confidence": result.confidence}
+            after = {"label": label, "confidence": confidence}
+            log.append(_correction("label", None, before, after, word.reviewer))
+    shown = Shown(
+        label=result.label,
+        confidence=result.confidence,
+        rationale=result.rationale,
+        final_aspects=result.final_aspects,
+    )
+    changed = {"label": label, "confidence": confidence, "final_aspects": aspects}
+    if log:
+        did = ", ".join(dict.fromkeys(c.proposal_type for c in log))
+        changed["rationale"] = f"{result.rationale} Human: {did}.".strip()
+    output = _with_result(output, changed, rows.lang)
+    return _with_meta(
+        output,
+        human_review=word.model_copy(
+            update={"counts": counts(word.decisions), "shown": shown},
+        ),
+        correction_applied_log=(*output.meta.correction_applied_log, *log),
+    )
+
+
+def without_word(output: FinalOutput) -> FinalOutput:
+    """The agents' own output, as if the person were still to be asked."""
+    word = output.meta.human_review
+    if word is None or word.shown is None:
+        return output
+    output = _with_result(output, dict(word.shown), language(output.lang))
+    log = tuple(c for c in output.meta.correction_applied_log if c.source != SOURCE)
+    pending = HumanReview(status="pending", reasons=word.reasons)
+    return _with_meta(output, human_review=pending, correction_applied_log=log)
+
+
+def _with_result(output: FinalOutput, changed: dict[str, Any], lang: Language) -> FinalOutput:
+    """Another label and other aspects, with what follows from them.
+
+    `conflict_resolved` stays: it says what the agents themselves settled.
+    """
+    aspects: tuple[FinalAspect, ...] = changed["final_aspects"]
+    tuples = {
+        (lang.key(a.aspect_term), a.polarity): AspectTuple(
+            aspect_term=a.aspect_term, polarity=a.polarity
+        )
+        for a in aspects
+    }
+    before = {(lang.key(t.aspect_term), t.polarity) for t in output.final_result.stage1_tuples}
+    result = output.final_result.model_copy(
+        update={**changed, "final_tuples": tuple(tuples.values())}
+    )
+    flags = output.analysis_flags.model_copy(
+        update={
+            "correction_occurred": tuples.keys() != before,
+            "final_confidence_score": changed["confidence"],
+        }
+    )
+    ungrounded = sum(bool(a.evidence) and not a.is_grounded for a in aspects)
+    output = output.model_copy(update={"final_result": result, "analysis_flags": flags})
+    return _with_meta(output, ungrounded_count=ungrounded)
+
+
+def _with_meta(output: FinalOutput, **changed: Any) -> FinalOutput:
+    return output.model_copy(update={"meta": output.meta.model_copy(update=changed)})
+
+
+def counts(decisions: Sequence[Decision]) -> HumanCounts:
+    """How often a person did what."""
+    return HumanCounts(**Counter(_COUNTED[d.action] for d in decisions))

@@ -1,0 +1,253 @@
+"""What a person is shown about a text: the candidates, and who said what about them.
+
+Made from an output alone, so that a finished run can be reviewed like a text that waits in a graph.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from nodes.apply_reviews import NOT_CORRECTIONS
+from nodes.language import language
+from nodes.text import grounded, locate
+from schemas.answers import (
+    Answer,
+    AteReviewAnswer,
+    AtsaAnswer,
+    AtsaReviewAnswer,
+    ExtractAnswer,
+    PersonaJudgeAnswer,
+    read_answer,
+)
+from schemas.errors import AnswerError
+from schemas.human import CandidateTuple, Doubt, HumanQuestion, Voice
+from schemas.output import DebateTurn, FinalOutput
+from schemas.records import Correction
+
+ACTIONS = {
+    "keep": {"action": "keep", "aspect": "…"},
+    "flip": {"action": "flip", "aspect": "…", "polarity": "positive | negative | neutral"},
+    "drop": {"action": "drop", "aspect": "…"},
+    "add": {
+        "action": "add",
+        "aspect": "…",
+        "polarity": "positive | negative | neutral",
+        "evidence": "words of the text",
+    },
+    "label": {"action": "label", "label": "positive | negative | neutral | mixed"},
+}
+_REVIEWERS = {
+    "validator": "Validator",
+    "ate_review": "ATE",
+    "atsa_review": "ATSA",
+    "debate_override": "override",
+}
+A = TypeVar("A", bound=Answer)
+
+
+def question_of(
+    output: FinalOutput, reasons: Sequence[Doubt], problems: Sequence[str] = ()
+) -> HumanQuestion:
+    """The question about an output that no person has changed."""
+    lang = language(output.lang)
+    voices = list(voices_of(output))
+    said: dict[str, list[Voice]] = {}
+    for voice in voices:
+        said.setdefault(lang.key(voice.aspect or ""), []).append(voice)
+    candidates = [*_in_result(output), *_left_out(output)]
+    known = {lang.key(c.aspect) for c in candidates}
+    return HumanQuestion(
+        uid=output.uid,
+        text=output.text,
+        lang=output.lang,
+        reasons=tuple(reasons),
+        label=output.final_result.label,
+        confidence=output.final_result.confidence,
+        candidates=tuple(
+            c.model_copy(update={"said": tuple(said.get(lang.key(c.aspect), ()))})
+            for c in candidates
+        ),
+        said=tuple(v for v in voices if lang.key(v.aspect or "") not in known),
+        actions=ACTIONS,
+        problems=tuple(problems),
+    )
+
+
+def _in_result(output: FinalOutput) -> Iterator[CandidateTuple]:
+    for a in output.final_result.final_aspects:
+        facts = a.model_dump(exclude={"aspect_term"})
+        yield CandidateTuple(aspect=a.aspect_term, **facts)
+
+
+def _left_out(output: FinalOutput) -> Iterator[CandidateTuple]:
+    """Tuples that a stage, the debate or a perspective had and the result does not."""
+    lang, text = language(output.lang), output.text
+    there = {(lang.key(t.aspect_term), t.polarity) for t in output.final_result.final_tuples}
+    for term, polarity, evidence, confidence in _proposed(output):
+        key = (lang.key(term), polarity)
+        if key[0] and key not in there:
+            there.add(key)
+            span = locate(text, term)
+            yield CandidateTuple(
+                aspect=term,
+                polarity=polarity,
+                evidence=evidence,
+                is_grounded=grounded(text, evidence),
+                confidence=confidence,
+                span=span,
+                is_implicit=span is None,
+                in_result=False,
+            )
+
+
+def _proposed(output: FinalOutput) -> Iterator[tuple[str, str, str | None, float | None]]:
+    for c in output.meta.candidates:
+        yield c.aspect_term, c.polarity, c.evidence, c.confidence
+    for entry in output.meta.correction_applied_log:
+        for shot in (entry.before, entry.after):
+            for s in (shot or {}).get("sentiments", ()):
+                yield (
+                    str((shot or {})["aspect_term"]),
+                    s["polarity"],
+                    s["evidence"],
+                    s["confidence"],
+                )
+    result = output.final_result
+    for t in (*result.stage1_tuples, *result.stage2_tuples):
+        yield t.aspect_term, t.polarity, None, None
+
+
+def voices_of(output: FinalOutput) -> Iterator[Voice]:
+    """Everything that was said, in the order of the stages."""
+    yield from _stage1(output)
+    if output.debate is not None:
+        for held in output.debate.rounds:
+            for turn in held.turns:
+                yield from _turn(turn)
+        yield from _judge(output)
+    yield from _conflict_review(output)
+    yield from _stage2(output)
+
+
+def _stage1(output: FinalOutput) -> Iterator[Voice]:
+    for answer in _answers(output, "atsa", AtsaAnswer):
+        for item in answer.aspect_sentiments:
+            yield Voice(
+                stage="stage1",
+                who="ATSA",
+                aspect=item.aspect_ref,
+                says=item.polarity or "no polarity",
+                evidence=item.evidence,
+                confidence=item.confidence,
+            )
+    extracted = list(_answers(output, "extract", ExtractAnswer))
+    said = Counter((t.aspect_term, t.polarity) for answer in extracted for t in answer.tuples)
+    for (term, polarity), times in said.items():
+        who = f"{times} of {len(extracted)} calls" if len(extracted) > 1 else "the model"
+        yield Voice(stage="stage1", who=who, aspect=term, says=polarity or "no polarity")
+
+
+def _turn(turn: DebateTurn) -> Iterator[Voice]:
+    for edit in turn.proposed_edits:
+        yield _edit(turn.speaker, edit)
+    if words := turn.message or " ".join(turn.key_points):
+        stance = f"{turn.stance}: " if turn.stance else ""
+        yield Voice(stage="debate", who=turn.speaker, says=f"{stance}{words}")
+
+
+def _edit(speaker: str, edit: Mapping[str, Any]) -> Voice:
+    target = edit.get("target") or {}
+    words = (str(edit.get("op")).replace("_", " "), edit.get("value") or target.get("polarity"))
+    return Voice(
+        stage="debate",
+        who=speaker,
+        aspect=target.get("aspect_ref") or target.get("aspect_term"),
+        says=" ".join(str(word) for word in words if word),
+        evidence=edit.get("evidence"),
+        confidence=edit.get("confidence"),
+    )
+
+
+def _judge(output: FinalOutput) -> Iterator[Voice]:
+    summary = output.debate.summary if output.debate else None
+    if isinstance(summary, PersonaJudgeAnswer):
+        if summary.consensus:
+            yield Voice(stage="debate", who="judge", says=summary.consensus)
+        return
+    if summary is None:
+        return
+    key = language(output.lang).key
+    proofs = {key(e.aspect_ref or ""): e.evidence for e in summary.aspect_evidence}
+    for t in summary.final_tuples:
+        yield Voice(
+            stage="debate",
+            who="judge",
+            aspect=t.aspect_term,
+            says=t.polarity or "no polarity",
+            evidence=proofs.get(key(t.aspect_term or "")),
+        )
+
+
+def _conflict_review(output: FinalOutput) -> Iterator[Voice]:
+    meta = output.meta
+    names = {c.tuple_id: c.aspect_term for c in meta.candidates}
+    for c in meta.candidates:
+        yield Voice(
+            stage="stage1",
+            who=f"perspective {c.origin_agent}",
+            aspect=c.aspect_term,
+            says=c.polarity,
+            evidence=c.evidence,
+            confidence=c.confidence,
+        )
+    decided = ((f"reviewer {a.actor}", a) for a in meta.review_actions)
+    for who, action in (*decided, *(("arbiter", a) for a in meta.arbiter_actions)):
+        value = " ".join((action.new_value or {}).values())
+        why = f"({action.reason_code.replace('_', ' ').lower()})" if action.reason_code else ""
+        says = " ".join(word for word in (action.action_type.lower(), value, why) if word)
+        for tuple_id in action.target_tuple_ids:
+            yield Voice(stage="review", who=who, aspect=names.get(tuple_id), says=says)
+
+
+def _stage2(output: FinalOutput) -> Iterator[Voice]:
+    for review in _answers(output, "ate_review", AteReviewAnswer):
+        for item in review.aspect_review:
+            if item.action in NOT_CORRECTIONS:
+                says = _with_reason(str(item.action), item.reason)
+                yield Voice(stage="review", who="ATE", aspect=item.term, says=says)
+    for opinion in _answers(output, "atsa_review", AtsaReviewAnswer):
+        for said in opinion.sentiment_review:
+            if said.action in NOT_CORRECTIONS:
+                says = _with_reason(str(said.action), said.reason)
+                yield Voice(stage="review", who="ATSA", aspect=said.aspect_ref, says=says)
+    for entry in output.meta.correction_applied_log:
+        yield _correction(entry)
+
+
+def _correction(entry: Correction) -> Voice:
+    after = [s["polarity"] for s in (entry.after or {}).get("sentiments", ())]
+    wish = entry.proposal_type.removeprefix(f"{entry.source}_").replace("_", " ").lower()
+    did = " ".join((wish, *dict.fromkeys(after)))
+    says = did if entry.applied else f"{did}, refused"
+    return Voice(
+        stage="review",
+        who=_REVIEWERS.get(entry.source, entry.source),
+        aspect=entry.target_aspect,
+        says=_with_reason(says, entry.reason),
+    )
+
+
+def _with_reason(says: str, reason: str | None) -> str:
+    return f"{says} ({reason})" if reason else says
+
+
+def _answers(output: FinalOutput, node: str, kind: type[A]) -> Iterator[A]:
+    """What a node answered; nothing for an answer that cannot be read."""
+    for call in output.process_trace:
+        if call.node == node and call.output is not None:
+            try:
+                yield read_answer(kind, call.output)[0]
+            except AnswerError:
+                continue
