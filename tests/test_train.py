@@ -84,6 +84,17 @@ def test_too_little_data_is_said_so(
     assert complaint in capsys.readouterr().err
 
 
+def test_texts_that_are_all_alike_are_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "alike.jsonl"
+    food = {"term": "food", "from": 4, "to": 8, "polarity": "positive"}
+    lines = [{"uid": str(n), "text": f"The food number {n} was great."} for n in range(40)]
+    data.write_text("".join(json.dumps({**r, "aspects": [food]}) + "\n" for r in lines))
+    assert absa(["train", str(data), "--out", str(tmp_path / "m"), "--dev", str(data)]) == 2
+    assert "too alike" in capsys.readouterr().err
+
+
 def test_a_place_that_cannot_be_written_is_said_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,10 @@ _SECOND_LOOK = 0.3
 Pair = tuple[str, str]
 
 
+class TooLittleData(ValueError):
+    """The data cannot train a model; the message says what is missing."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """What the models say of one text, and what is right."""
@@ -48,7 +52,11 @@ def fit(
     *,
     stacked: bool = False,
 ) -> Decision:
-    """The decision that gives the best pair F1 on these texts, with calibrated confidences."""
+    """The decision that gives the best pair F1 on these texts, with calibrated confidences.
+
+    Raises:
+        TooLittleData: everything that was found is right, or nothing.
+    """
     from sklearn.linear_model import LogisticRegression
 
     known, silent = tuple(sorted(domains)), tuple(sorted(quiet))
@@ -59,6 +67,10 @@ def fit(
             polarity, likely = decision.polarity(made)
             rows.append(evidence_of(made, polarity, likely, known))
             right.append((key, polarity) in text.gold)
+    if len(set(right)) < 2:
+        raise TooLittleData(
+            "the texts are too alike to learn when an aspect is right; add other sentences"
+        )
     model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False)
     model.fit(rows, right)
     weights = tuple(round(float(weight), 4) for weight in model.coef_[0])

@@ -16,7 +16,7 @@ from absa.offline.models import LANGUAGES, LanguageModels, Models
 from absa.offline.sentiment import PolarityModel
 from absa.offline.tagger import Tagger
 from absa.offline.training import decision, sentiment, tagger
-from absa.offline.training.decision import Judged
+from absa.offline.training.decision import Judged, TooLittleData
 from absa.offline.views import view_of
 from nodes.language import language
 from schemas.sample import Sample
@@ -28,10 +28,6 @@ _FOLDS = 3
 _L1, _L2, _SEEN = 0.0, 0.3, 1
 
 Tell = Callable[[str, float], None]
-
-
-class TooLittleData(ValueError):
-    """The data cannot train a model; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def train(cases: Sequence[Case], folder: Path, tell: Tell = lambda what, share: 
         The languages that were trained.
 
     Raises:
-        TooLittleData: too few texts name an aspect.
+        TooLittleData: too few texts name an aspect, or all are alike.
     """
     shipped = Models()
     by_language = {lang: [c for c in cases if c.view.lang == lang] for lang in LANGUAGES}

@@ -82,8 +82,9 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
     parser.add_argument("--only-decision", action="store_true")
+    parser.add_argument("--lang", choices=models.LANGUAGES, action="append")
     asked = parser.parse_args()
-    for lang in models.LANGUAGES:
+    for lang in asked.lang or models.LANGUAGES:
         if not asked.only_decision:
             texts = texts_of(asked.data, "train", NAMED[lang])
             train_tagger(texts, lang, models.tagger_file(asked.out, lang))
