@@ -43,6 +43,7 @@ def train(
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     from absa.offline.training import own
+    from absa.offline.training.decision import TooLittleData
 
     columns = parse_columns(column)
     if out.exists() and not out.is_dir():
@@ -69,7 +70,7 @@ def train(
                 out,
                 lambda what, share: bar.update(task, description=what, completed=share),
             )
-        except own.TooLittleData as error:
+        except TooLittleData as error:
             raise UsageError(f"{data}: {error}") from error
     print_text(f"trained on {len(cases)} texts -> {out}")
     where = str(dev) if dev is not None else "a tenth of the data, not trained on"
@@ -84,6 +85,7 @@ def train(
 def _read(path: Path, data_format: str | None, columns: Mapping[str, str] | None) -> list[Case]:
     from absa.data import BadLine, read_samples
     from absa.offline.training import own
+    from absa.offline.training.decision import TooLittleData
 
     rows = list(read_samples(path, data_format, columns))
     for row in rows:

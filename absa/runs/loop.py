@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -55,7 +56,9 @@ class Spread:
         self._width = width
         self._gap = _FIRST_GAP_S
         self._taken: float | None = None
-        self._next_start = 0.0
+        self._last_start = -math.inf
+        self._turn = asyncio.Lock()
+        self._noted = asyncio.Event()
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator[None]:
@@ -67,15 +70,21 @@ class Spread:
     async def wait(self) -> float:
         """Wait for a place in time; when that was."""
         loop = asyncio.get_running_loop()
-        start = max(loop.time(), self._next_start)
-        self._next_start = start + self._gap
-        if start > loop.time():
-            await asyncio.sleep(start - loop.time())
-        return start
+        async with self._turn:
+            # A gap that was too wide (the first sample was slow) shrinks while one waits for it.
+            while (left := self._last_start + self._gap - loop.time()) > 0:
+                self._noted.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._noted.wait()
+            self._last_start = loop.time()
+            return self._last_start
 
     def note(self, began: float) -> None:
         """A sample that began then has ended now."""
         seconds = asyncio.get_running_loop().time() - began
         known = seconds if self._taken is None else _FORGETTING * self._taken
         self._taken = min(seconds, known)
-        self._gap = _SPREAD * self._taken / self._width
+        # One at a time has nobody to be spread from.
+        self._gap = _SPREAD * self._taken / self._width if self._width > 1 else 0.0
+        self._noted.set()
