@@ -2,7 +2,8 @@
 
 The shipped models know the domains of DATA, so a copy of the project is trained without one of
 them first. Then a user of that copy labels a few hundred sentences of the missing domain: pair F1
-of `absa run` on its dev part, before and after `absa train`. DATA as in `resources/models/README.md`.
+of `absa run` on its dev part, before and after `absa train`. `resources/models/README.md` says what
+DATA holds.
 """
 
 from __future__ import annotations
