@@ -85,7 +85,6 @@ def train(
 def _read(path: Path, data_format: str | None, columns: Mapping[str, str] | None) -> list[Case]:
     from absa.data import BadLine, read_samples
     from absa.offline.training import own
-    from absa.offline.training.decision import TooLittleData
 
     rows = list(read_samples(path, data_format, columns))
     for row in rows:
