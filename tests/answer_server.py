@@ -73,13 +73,21 @@ class Server(ThreadingHTTPServer):
             self.log.write(json.dumps(facts, ensure_ascii=False) + "\n")
 
 
+def question(request: dict[str, Any]) -> list[str]:
+    """Prompt, examples and question of a request, without the repair round that may follow."""
+    words = [message["content"] for message in request["messages"]]
+    # Examples and question are JSON; the user's word in a repair round is not.
+    asked = max((n for n, one in enumerate(words) if n % 2 and one.startswith("{")), default=1)
+    return words[: asked + 1]
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Server
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = [message["content"] for message in request["messages"]]
+        said = question(request)
         # As the traces have it.
         prompt = hashlib.sha256("\0".join(said).encode()).hexdigest()
         review = json.loads(said[-1])["review"]

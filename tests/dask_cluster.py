@@ -57,10 +57,11 @@ class Cluster:
         worker.wait()
 
     def close(self) -> None:
+        # Killed, not asked: a worker whose scheduler ends at the same moment may never end itself.
         for process in (*self.workers, self._scheduler):
-            process.terminate()
+            process.kill()
         for process in (*self.workers, self._scheduler):
-            process.wait(timeout=30)
+            process.wait()
 
     def logs(self) -> str:
         return "\n".join(p.read_text(errors="replace") for p in self.folder.glob("*.log"))

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from answer_server import question
+
 from nodes import assets
 
 #: Faults that pass when the request is repeated.
@@ -81,7 +83,7 @@ class FaultServer:
 
     def fault(self, asked: dict[str, Any]) -> str | None:
         """What goes wrong with this request, at this attempt."""
-        text = json.dumps(asked["messages"][:2], ensure_ascii=False)
+        text = json.dumps(question(asked), ensure_ascii=False)
         for mark, lasting in LASTING.items():
             if mark in text:
                 return lasting

@@ -262,16 +262,27 @@ def _all_answers(kind: type[Answer]) -> list[type[Answer]]:
 
 
 def test_part_of_a_cut_answer_is_not_taken_for_the_answer() -> None:
-    text = '{"final_tuples": [{"aspect_term": "a", "polarity": "positive"}], "rationale": "bec'
-    parsed = wire.parse(text, JudgeAnswer)
-    assert parsed.output == {"final_tuples": [{"aspect_term": "a", "polarity": "positive"}]}
+    text = '{"aspects": [{"term": "a"}, {"term": "b'
+    assert wire.parse(text, AteAnswer).output == {"aspects": [{"term": "a"}]}
     with pytest.raises(AnswerError):
         wire.parse("{not json, at all}", JudgeAnswer)
 
 
-def test_cut_answer_that_only_says_who_speaks_is_no_empty_list() -> None:
-    with pytest.raises(AnswerError, match="breaks off before it says anything"):
-        wire.parse('{"agent": "epm", "proposed_edits": [{"op": "confirm_tu', TurnAnswer)
+@pytest.mark.parametrize(
+    ("answer", "text", "lost"),
+    [
+        (TurnAnswer, '{"agent": "epm", "proposed_edits": [{"op": "confirm_tu', "proposed_edits"),
+        (JudgeAnswer, '{"final_patch": [], "final_tuples": [], "sentence_po', "aspect_evidence"),
+    ],
+)
+def test_cut_answer_without_one_of_its_lists_is_no_answer(
+    answer: type[Answer], text: str, lost: str
+) -> None:
+    with pytest.raises(AnswerError, match=f"breaks off before .*{lost}"):
+        wire.parse(text, answer)
+
+
+def test_whole_answer_with_an_empty_list_is_one() -> None:
     whole = wire.parse('{"agent": "epm", "proposed_edits": []}', TurnAnswer)
     assert whole.output == {"agent": "epm", "proposed_edits": []}
 

@@ -379,10 +379,10 @@ def test_other_prompts_are_refused_and_named(
     go(plan)
     import absa.runs.identity as identity
 
-    real = identity._folder_hashes
+    real = identity.folder_hashes
     monkeypatch.setattr(
         identity,
-        "_folder_hashes",
+        "folder_hashes",
         lambda name: {**real(name), "judge.md": "0"} if name == "prompts" else real(name),
     )
     with pytest.raises(RunMismatch, match=r"prompts\.judge\.md: was"):

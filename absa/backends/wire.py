@@ -23,9 +23,6 @@ _KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
 
 _VERDICTS = ("polarity", "action", "value")
 
-_WHO = frozenset({"agent", "speaker", "stance"})
-"""Fields that only say who speaks: all that is left of an answer that was cut off early."""
-
 _MAX_STARTS = 50
 """How many opening braces of a prose answer are tried before it counts as unreadable."""
 _MAX_MENDED = 3
@@ -130,9 +127,16 @@ def parse(text: str, answer: type[Answer]) -> Parsed:
         found = found or candidate
     if found is None:
         raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
-    if found.cut is not None and found.output.keys() <= _WHO:
-        raise AnswerError("the answer breaks off before it says anything")
+    if found.cut is not None and (lost := _lists(answer) - found.output.keys()):
+        # Items may be lost and said to be; an answer without a whole list is another answer.
+        raise AnswerError(f"the answer breaks off before {', '.join(sorted(lost))}")
     return replace(found, output=_encodable(found.output))
+
+
+@cache
+def _lists(answer: type[Answer]) -> frozenset[str]:
+    properties = wire_schema(answer)["properties"]
+    return frozenset(name for name, node in properties.items() if node.get("type") == "array")
 
 
 def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:

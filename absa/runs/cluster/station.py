@@ -7,7 +7,7 @@ import signal
 import ssl
 import threading
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from dataclasses import asdict
 from itertools import count
 from typing import Any
@@ -25,6 +25,8 @@ from schemas.errors import BackendError
 from schemas.settings import Settings
 
 _CONNECT_S = 10.0
+_GIVE_UP_S = 10.0
+_LOOK_S = 1.0
 
 
 class LineLost(StopRun):
@@ -80,7 +82,7 @@ class Station:
     @property
     def closed(self) -> bool:
         """Whether the driver has hung up."""
-        return not self._thread.is_alive()
+        return self._hung_up or not self._thread.is_alive()
 
     def work(self, items: Sequence[Item]) -> None:
         """Work on a chunk, from another thread."""
@@ -88,12 +90,19 @@ class Station:
             raise self._failure
         chunk = self._chunk(items)
         try:
-            asyncio.run_coroutine_threadsafe(chunk, self._loop).result()
-        except (CancelledError, RuntimeError):
-            if not self._hung_up:
-                raise
+            future = asyncio.run_coroutine_threadsafe(chunk, self._loop)
+        except RuntimeError:  # the loop was closed a moment ago
             chunk.close()
-            raise LineLost(f"{self._name}: the driver is gone") from None
+            raise self._lost() from None
+        # A loop that is about to close may take the chunk and never come to it.
+        while self._thread.is_alive() and not wait([future], timeout=_LOOK_S).done:
+            pass
+        if not future.done():
+            raise self._lost()
+        try:
+            future.result()
+        except CancelledError:
+            raise self._lost() from None
 
     def _run(self) -> None:
         try:
@@ -126,14 +135,29 @@ class Station:
             expected = self._expected.pop(number, None)
             if expected is not None and not expected.done():
                 expected.set_result(reply)
+        await self._give_up()
+
+    async def _give_up(self) -> None:
+        """The desk has hung up: end every sample, whatever it is waiting for."""
         self._hung_up = True
         self._line.hang_up()
+        # Not by cancelling alone: a library on the way may take that for an error of its own, and
+        # the sample would go on to ask a desk that is gone.
+        for expected in self._expected.values():
+            if not expected.done():
+                expected.set_exception(self._lost())
         for chunk in self._chunks:
             chunk.cancel()
-        await asyncio.gather(*self._chunks, return_exceptions=True)
+        if self._chunks:
+            await asyncio.wait(self._chunks, timeout=_GIVE_UP_S)
+
+    def _lost(self) -> LineLost:
+        return LineLost(f"{self._name}: the driver is gone")
 
     async def ask(self, number: int, *message: Any) -> list[Any]:
         """Ask the desk under a number."""
+        if self._hung_up:
+            raise self._lost()
         reply: asyncio.Future[list[Any]] = self._loop.create_future()
         self._expected[number] = reply
         self._line.send(number, *message)
@@ -175,6 +199,8 @@ class Station:
                 *(self._graph, item.sample, item.position, self._job.seed),
                 *(item.demos, settings.aux_hf, {}),
             )
+        except LineLost:  # Dask has to know that the chunk was not finished
+            raise
         except StopRun:
             self.tell("leave", uid)
             return
