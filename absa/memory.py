@@ -75,29 +75,48 @@ def _sqlite(folder: Path, *, create: bool) -> Iterator[BaseStore]:
 
 @contextmanager
 def _postgres() -> Iterator[BaseStore]:
-    try:
-        import psycopg
-        from langgraph.store.postgres import PostgresStore
-    except ImportError as error:
-        raise InputError(
-            "memory.store: postgres needs more packages: pip install 'absa-debate-graph[postgres]'"
-        ) from error
-    url = os.environ.get(URL)
-    if not url:
-        raise InputError(f"memory.store is postgres, but {URL} names no database")
+    url = answering_postgres(URL, "memory.store: postgres")
+    import psycopg
+    from langgraph.store.postgres import PostgresStore
+
     with ExitStack() as opened:
         try:
-            # A pool would try again and again, and in the end not say why.
-            psycopg.connect(url, connect_timeout=_PATIENCE).close()
             store = opened.enter_context(
                 PostgresStore.from_conn_string(url, pool_config={"min_size": 1})
             )
             store.setup()
         except psycopg.Error as error:
-            why = _without_secrets(str(error), url)
-            # Not `from error`: a traceback would repeat what was left out.
-            raise InputError(f"the database that {URL} names cannot be used: {why}") from None
+            raise _unusable(URL, url, error) from None
         yield store
+
+
+def answering_postgres(name: str, wanted_by: str) -> str:
+    """The address of a database that the environment variable `name` holds, once it answers.
+
+    Raises:
+        InputError: There is none, or it does not let us in.
+    """
+    try:
+        import psycopg
+    except ImportError as error:
+        raise InputError(
+            f"{wanted_by} needs more packages: pip install 'absa-debate-graph[postgres]'"
+        ) from error
+    url = os.environ.get(name)
+    if not url:
+        raise InputError(f"{wanted_by} needs a database, but {name} names none")
+    try:
+        # A pool would try again and again, and in the end not say why.
+        psycopg.connect(url, connect_timeout=_PATIENCE).close()
+    except psycopg.Error as error:
+        raise _unusable(name, url, error) from None
+    return url
+
+
+def _unusable(name: str, url: str, error: Exception) -> InputError:
+    """What is wrong; to be raised `from None`, since a traceback would repeat what is left out."""
+    why = _without_secrets(str(error), url)
+    return InputError(f"the database that {name} names cannot be used: {why}")
 
 
 def _without_secrets(words: str, url: str) -> str:

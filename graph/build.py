@@ -84,8 +84,9 @@ def build(
 
     `store` keeps the episodes of a graph with memory; without one they last as long as the graph.
     With a `checkpointer` a graph can wait for a person; `interactive` says that one will be there
-    although it is not known yet (LangGraph's server brings its own). Without either nobody is
-    asked, and a text that a person should see is marked as pending.
+    although it is not known yet: LangGraph's server brings its own, and a store too, and refuses a
+    graph that has one. Without either nobody is asked, and a text that a person should see is
+    marked as pending.
     """
     wiring = _Wiring(pipeline, backend, store=store, saver=checkpointer, interactive=interactive)
     graphs = {"debate": wiring.debate_graph, "conflict_review": wiring.conflict_graph}
@@ -119,7 +120,8 @@ class _Wiring:
         self._interactive = interactive or saver is not None
         self._saver = saver
         self._with_memory = routing.has_memory(pipeline)
-        self._store = store or (InMemoryStore() if self._with_memory else None)
+        needs_store = self._with_memory and not interactive
+        self._store = store or (InMemoryStore() if needs_store else None)
         self._backend = backend
         self._switchable = switchable
         self._settings = SettingsInForce(pipeline, switchable=switchable)

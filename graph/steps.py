@@ -21,7 +21,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel, TypeAdapter
 
 from nodes import human_review, memory
-from nodes.agent import Agent
+from nodes.agent import Agent, Update
 from nodes.human_answer import read_answer
 from schemas.backend import Backend
 from schemas.context import RunContext
@@ -86,10 +86,9 @@ def typed(state: Mapping[str, Any]) -> State:
     """
     plain = [key for key in _MODELS if type(state.get(key)) is dict]
     plain += [key for key in _LISTS if (found := state.get(key)) and type(found[0]) is dict]
+    # All values: an edit of one key is merged with models under the others.
     plain += [
-        key
-        for key in _MAPPINGS
-        if (found := state.get(key)) and type(next(iter(found.values()))) is dict
+        key for key in _MAPPINGS if (found := state.get(key)) and dict in map(type, found.values())
     ]
     if not plain:
         return cast(State, state)
@@ -268,7 +267,7 @@ class AgentStep(Runnable[State, Any]):
         question = self._agent.question(state, self._settings())
         start = time.perf_counter()
         reply = self._backend.ask(question)
-        return self._agent.take(state, question, reply, _ms_since(start))
+        return _told(self._agent.take(state, question, reply, _ms_since(start)))
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
@@ -278,7 +277,19 @@ class AgentStep(Runnable[State, Any]):
         question = self._agent.question(state, self._settings())
         start = time.perf_counter()
         reply = await self._backend.aask(question)
-        return self._agent.take(state, question, reply, _ms_since(start))
+        return _told(self._agent.take(state, question, reply, _ms_since(start)))
+
+
+def _told(update: Update) -> Update:
+    """The update, its answer told to whoever listens with `stream_mode="custom"`.
+
+    LangGraph's server streams the keys of the output only: its `updates` hold no agent's answer.
+    """
+    for record in update["calls"].values():
+        get_runtime().stream_writer(
+            {"node": record.node, "turn": record.turn, "answer": record.output}
+        )
+    return update
 
 
 def _ms_since(start: float) -> float:

@@ -32,22 +32,52 @@ class RunContext(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enable_validator: bool = Field(True, description="Let the Validator look for risks.")
-    enable_stage2: bool = Field(True, description="Let ATE, ATSA and Validator review Stage 1.")
-    enable_debate: bool = Field(True, description="Hold the debate (EPM, TAN, CJ, judge).")
-    enable_debate_override: bool = Field(True, description="Let the debate override, by the gate.")
-    enable_moderator: bool = Field(True, description="Decide the label by the Moderator's rules.")
-    human_review: Literal["off", "on_conflict", "always"] = Field(
-        "off", description="Ask a person before the result is final: never, in doubt, always."
+    enable_validator: bool = Field(
+        True, title="Validator", description="Let the Validator look for risks."
     )
-    rounds: int = Field(1, ge=1, le=10, description="Rounds of the debate.")
-    min_total: float = Field(1.6, ge=0, description="Gate: least total hint weight.")
-    min_margin: float = Field(0.8, ge=0, description="Gate: least difference of the polarities.")
-    min_target_conf: float = Field(0.7, ge=0, le=1, description="Gate: confidence of an override.")
-    ev_threshold: float = Field(0.5, ge=0, le=1, description="Adoption: least evidence value.")
-    l3_conservative: bool = Field(True, description="Gate: no override under a scope risk.")
-    max_overrides_per_sample: int = Field(1, ge=0, description="Gate: overrides per text.")
-    allow_drop: bool = Field(False, description="Gate: let the debate drop an aspect.")
+    enable_stage2: bool = Field(
+        True, title="Stage 2", description="Let ATE, ATSA and Validator review Stage 1."
+    )
+    enable_debate: bool = Field(
+        True, title="Debate", description="Hold the debate (EPM, TAN, CJ, judge)."
+    )
+    enable_debate_override: bool = Field(
+        True, title="Debate override", description="Let the debate override, by the gate."
+    )
+    enable_moderator: bool = Field(
+        True, title="Moderator", description="Decide the label by the Moderator's rules."
+    )
+    human_review: Literal["off", "on_conflict", "always"] = Field(
+        "off",
+        title="Human review",
+        description="Ask a person before the result is final: never, in doubt, always.",
+    )
+    rounds: int = Field(1, ge=1, le=10, title="Debate: rounds", description="Rounds of the debate.")
+    min_total: float = Field(
+        1.6, ge=0, title="Gate: least total", description="Least total weight of the hints."
+    )
+    min_margin: float = Field(
+        0.8, ge=0, title="Gate: least margin", description="Least difference of the polarities."
+    )
+    min_target_conf: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        title="Gate: confidence",
+        description="The confidence of what the gate overrides.",
+    )
+    ev_threshold: float = Field(
+        0.5, ge=0, le=1, title="Adoption: threshold", description="Least evidence value."
+    )
+    l3_conservative: bool = Field(
+        True, title="Gate: conservative", description="No override under a scope risk."
+    )
+    max_overrides_per_sample: int = Field(
+        1, ge=0, title="Gate: most overrides", description="Overrides per text."
+    )
+    allow_drop: bool = Field(
+        False, title="Gate: may drop", description="Let the debate drop an aspect."
+    )
 
     def applied_to(self, pipeline: PipelineSettings) -> PipelineSettings:
         """The pipeline with the switches that were set; the others stay as built."""
@@ -76,7 +106,11 @@ def context_for(pipeline: PipelineSettings) -> type[RunContext]:
     }
     fields: dict[str, Any] = {
         name: (
-            Annotated[field.annotation, Field(description=field.description), *field.metadata],
+            Annotated[
+                field.annotation,
+                Field(title=field.title, description=field.description),
+                *field.metadata,
+            ],
             in_force[name],
         )
         for name, field in RunContext.model_fields.items()

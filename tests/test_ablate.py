@@ -274,6 +274,7 @@ def test_constant_takes_as_many_frequent_tuples_as_pay(tmp_path: Path) -> None:
         ("pipeline.debate_override.l3_conservative=true,false", [True, False]),
         ("pipeline.override_profile=t0,t2", ["t0", "t2"]),
         ("pipeline.vote.threshold=0.3:0.3:1", [0.3]),
+        ("pipeline.debate.hint_weights.drop_tuple=0:1:0.5", [0.0, 0.5, 1.0]),
     ],
 )
 def test_sweep_values(text: str, values: list[Any]) -> None:
@@ -284,7 +285,6 @@ def test_sweep_values(text: str, values: list[Any]) -> None:
     ("text", "why"),
     [
         ("pipeline.debate.rounds=1:3:1", "needs new answers.*would have been another one"),
-        ("pipeline.debate.hint_weights.drop_tuple=0:1:0.5", "shown the weights"),
         ("pipeline.enable_debate=true,false", "shown what the debate said"),
         ("pipeline.vote.n=1:9:1", "asked other questions"),
         ("backend.temperature=0:1:0.5", "another backend gives other answers"),
@@ -466,9 +466,9 @@ def test_sweep_changes_decisions_and_calls_no_model(offline: Path) -> None:
 
 def test_sweep_refuses_what_changes_the_questions(offline: Path) -> None:
     """Even where the list of keys did not see it coming."""
-    weights = Point("weights", {"pipeline.debate.hint_weights.confirm_tuple": 0.9})
-    with pytest.raises(AblationError, match="review#0 is asked something else"):
-        sweep(offline / "default", [weights], resamples=100)
+    order = Point("order", {"pipeline.debate.order": ["cj", "tan", "epm"]})
+    with pytest.raises(AblationError, match="#0 is asked something else"):
+        sweep(offline / "default", [order], resamples=100)
     more = Point("rounds", {"pipeline.debate.rounds": 2})
     with pytest.raises(AblationError, match="needs new answers: epm"):
         sweep(offline / "default", [more], resamples=100)

@@ -33,6 +33,7 @@ MAX_POINTS = 400
 
 # What is read after the last answer, or by no prompt.
 REPLAYABLE = (
+    "pipeline.debate.hint_weights.",
     "pipeline.debate_override.",
     "pipeline.override_profile",
     "pipeline.enable_debate_override",
@@ -41,7 +42,6 @@ REPLAYABLE = (
     "pipeline.vote.threshold",
 )
 _WHY_NOT = {
-    "pipeline.debate.hint_weights": "reviewers are shown the weights of the hints",
     "pipeline.debate.": "the debate itself would have been another one",
     "pipeline.enable_debate": "reviewers are shown what the debate said",
     "pipeline.enable_validator": "the other agents are shown what the Validator said",
