@@ -18,7 +18,7 @@ from graph import build, build_switchable
 from graph.build import Graph
 from nodes.assets import data_dir
 from nodes.language import kiwi
-from schemas.settings import PipelineSettings
+from schemas.settings import MemorySettings, PipelineSettings
 
 _GIVEN = os.environ.get("ABSA_CONFIG") or None
 
@@ -41,7 +41,8 @@ def _warm_up(pipeline: PipelineSettings) -> None:
     The first text would do it otherwise, in the event loop that all runs of the server share.
     """
     kiwi()  # once, before the agents ask for it in parallel
-    graph = build(pipeline, OfflineBackend())
+    # Without memory: the server's store is at hand already, and these texts are nobody's.
+    graph = build(pipeline.model_copy(update={"memory": MemorySettings()}), OfflineBackend())
     with tracing_context(enabled=False):
         graph.batch([{"text": "가격은 비싸요."}, {"text": "The price is high."}])
 

@@ -1,0 +1,228 @@
+"""The service: the LangGraph server's HTTP API behind a token, and the clients of the docs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import documented
+import httpx
+import pytest
+from langgraph_sdk import Auth
+from langgraph_server import CONFIG, ROOT, Json, Serving, Studio, langgraph_dev, tuples
+
+from absa import auth
+from schemas.errors import InputError
+
+TOKEN = "s3cret w0rd"
+TEXT = "The battery is great but the screen is dim."
+NOWHERE = "00000000-0000-0000-0000-000000000000"
+# What the server does not describe: its own tests and its deployment have routes too.
+UNDESCRIBED = [
+    ("post", "/internal/truncate"),
+    ("get", f"/internal/debug/threads/{NOWHERE}"),
+    ("get", "/deploy"),
+    ("post", "/deploy"),
+    ("get", "/metrics"),
+    ("get", "/docs"),
+    ("get", "/openapi.json"),
+    ("get", "/ui/absa"),
+    ("get", "/"),
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    expected = (
+        " 401 ",
+        "text is empty",
+        "Remove `format_exc_info`",
+        # A run without a thread keeps no steps.
+        "`durability` has no effect when no checkpointer is present",
+    )
+    serving = Serving(token=TOKEN, expected=expected)
+    with langgraph_dev(tmp_path_factory.mktemp("service"), serving) as studio:
+        yield studio
+
+
+@pytest.fixture
+def env(service: Studio) -> dict[str, str]:
+    return {**os.environ, "ABSA_URL": service.url, "ABSA_TOKEN": TOKEN}
+
+
+def analyse(service: Studio, **headers: str) -> httpx.Response:
+    body = {"assistant_id": "absa", "input": {"text": TEXT}}
+    return httpx.post(f"{service.url}/runs/wait", json=body, headers=headers, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer"},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"X-Api-Key": TOKEN},
+        # Studio is let in by this header, unless the server is told otherwise.
+        {"X-Auth-Scheme": "langsmith"},
+    ],
+)
+def test_without_the_token_nobody_is_served(service: Studio, headers: dict[str, str]) -> None:
+    refused = analyse(service, **headers)
+    assert refused.status_code == 401
+    assert "ABSA_TOKEN" in refused.json()["detail"] and TOKEN not in refused.text
+
+
+def test_with_the_token_everybody_is(service: Studio) -> None:
+    answer = analyse(service, Authorization=f"Bearer {TOKEN}")
+    assert answer.status_code == 200
+    assert answer.json()["output"]["text"] == TEXT
+
+
+def test_every_way_in_needs_the_token(service: Studio) -> None:
+    with httpx.Client(base_url=service.url, timeout=60) as http:
+        token = {"Authorization": f"Bearer {TOKEN}"}
+        described: Json = http.get("/openapi.json", headers=token).json()
+        assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+        ways = [(verb, path) for path, verbs in described["paths"].items() for verb in verbs]
+        assert len(ways) > 40
+        answers = {
+            (verb, path): http.request(verb, _filled(path)).status_code
+            for verb, path in (*ways, *UNDESCRIBED)
+            if verb in ("get", "post", "put", "patch", "delete")
+        }
+    assert {way for way, status in answers.items() if status != 401} == {("get", "/ok")}
+
+
+def _filled(path: str) -> str:
+    return "/".join(NOWHERE if part.startswith("{") else part for part in path.split("/"))
+
+
+def test_a_page_in_a_browser_may_ask_what_it_may_send(service: Studio) -> None:
+    asking = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+    asking["Access-Control-Request-Headers"] = "authorization"
+    answer = httpx.options(f"{service.url}/runs/wait", headers=asking, timeout=60)
+    assert answer.status_code == 200 and "access-control-allow-origin" in answer.headers
+
+
+@pytest.mark.parametrize("graph", ["absa", "absa_no_debate", "absa_no_override", "conflict_review"])
+def test_every_graph_works_out_of_the_box(service: Studio, graph: str) -> None:
+    output = service.run(graph, given={"text": "사용감은 좋지만 가격은 비싸요."})
+    assert output["lang"] == "ko"
+    assert tuples(output) == {"사용감": "positive", "가격": "negative"}
+    assert service.run(graph, given={"text": TEXT})["lang"] == "en"
+
+
+def test_a_run_without_a_thread_leaves_none(service: Studio) -> None:
+    before = len(service.client.threads.search(limit=1000))
+    assert analyse(service, Authorization=f"Bearer {TOKEN}").status_code == 200
+    assert len(service.client.threads.search(limit=1000)) == before
+
+
+# The programs of the documentation: page, words by which one is known, what it has to print.
+SHOWN = [
+    ("serving.md", "enable_debate", ["battery positive great", "screen negative dim"]),
+    ("serving.md", 'print(part.data["node"]', ["\nepm 0", "\ntan 0", "\njudge 0", "\nmixed\n"]),
+    ("serving.md", '"action": "label"', ["['always'] ['battery', 'screen']", "mixed reviewed"]),
+    (
+        "serving.md",
+        "/runs/batch",
+        ["The battery is great. positive", "The screen is dim. negative"],
+    ),
+    ("studio.md", "update_state", ["[{'aspect_term': 'screen', 'polarity': 'negative'}]"]),
+]
+
+
+@pytest.mark.parametrize(("page", "words", "printed"), SHOWN, ids=[words for _, words, _ in SHOWN])
+def test_a_client_of_the_docs_does_what_they_say(
+    env: dict[str, str], page: str, words: str, printed: list[str]
+) -> None:
+    out = documented.run(documented.program(page, "python", words), env)
+    places = [out.find(line) for line in printed]
+    assert -1 not in places and places == sorted(places), out
+
+
+def test_the_batch_client_of_the_docs_tells_of_every_sample(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    texts = {f"r{n}": f"The screen is dim{'!' * n}" for n in range(8)} | {"empty": " "}
+    file = tmp_path / "reviews.jsonl"
+    lines = [json.dumps({"uid": uid, "text": text}) for uid, text in texts.items()]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    out = documented.run(documented.program("serving.md", "python", "AT_ONCE"), env, str(file))
+    told: dict[str, Any] = {line["uid"]: line for line in map(json.loads, out.splitlines())}
+    assert told.keys() == texts.keys()
+    assert "text is empty" in told.pop("empty")["error"]["message"]
+    assert {uid: line["text"] for uid, line in told.items()} == {u: texts[u] for u in told}
+
+
+def test_curl_is_client_enough(env: dict[str, str]) -> None:
+    if not (shutil.which("curl") and (shell := shutil.which("sh"))):
+        pytest.skip("curl is not installed")
+    code = documented.program("serving.md", "sh", "curl")
+    output = json.loads(documented.run(code, env, shell=shell))["output"]
+    assert output["text"] == TEXT
+
+
+# Without a server ------------------------------------------------------------------------------
+
+
+def let_in(client: tuple[str, int] | None, authorization: str | None = None) -> str:
+    scope = {"type": "http", "client": client}
+    return asyncio.run(auth.authenticate(authorization, scope))["identity"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+def test_without_a_token_this_machine_is_served(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "_TOKEN", None)
+    assert let_in((host, 1)) == "this machine"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [("192.168.0.7", 1), ("203.0.113.7", 1), ("::ffff:10.0.0.1", 1), ("fe80::1", 1), ("", 1), None],
+)
+def test_without_a_token_nobody_else_is(
+    client: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "_TOKEN", None)
+    with pytest.raises(Auth.exceptions.HTTPException) as refused:
+        let_in(client, "Bearer anything")
+    assert refused.value.status_code == 403 and "ABSA_TOKEN" in str(refused.value.detail)
+
+
+@pytest.mark.parametrize(("host", "status"), [("203.0.113.7", 403), ("127.0.0.1", 404)])
+def test_the_door_is_shut_before_any_route_is_looked_for(
+    host: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "_TOKEN", None)
+
+    async def knock() -> int:
+        door = httpx.ASGITransport(app=auth.app, client=(host, 1))
+        async with httpx.AsyncClient(transport=door, base_url="http://server") as http:
+            return (await http.post("/internal/truncate")).status_code
+
+    assert asyncio.run(knock()) == status
+
+
+def test_an_empty_token_does_not_open_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABSA_TOKEN", " ")
+    with pytest.raises(InputError, match="ABSA_TOKEN is empty"):
+        importlib.reload(auth)
+    monkeypatch.undo()
+    importlib.reload(auth)
+
+
+def test_both_configurations_offer_the_same_behind_the_same_door() -> None:
+    plain = json.loads(CONFIG.read_text(encoding="utf-8"))
+    postgres = json.loads((ROOT / "langgraph.postgres.json").read_text(encoding="utf-8"))
+    assert plain["auth"] == postgres["auth"] and plain["auth"]["disable_studio_auth"] is True
+    assert {key: postgres[key] for key in plain} == plain
+    assert postgres.keys() - plain.keys() == {"checkpointer", "store"}
