@@ -53,6 +53,7 @@ bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.verdict_rates
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.scale
 
 .PHONY: studio
 studio: $(DEV) ## Serve the graphs to LangGraph Studio (ABSA_CONFIG=... for your own settings)

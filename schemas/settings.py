@@ -76,9 +76,9 @@ def _check_base_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError as error:
         raise ValueError(f"not a URL: {error}") from None
-    if parts.username or parts.password:
+    if parts.username or parts.password or parts.query:
         # Settings are written into every run's manifest. The URL itself is not repeated here.
-        raise ValueError("credentials do not belong in a URL; use OPENAI_API_KEY")
+        raise ValueError("credentials and parameters do not belong in a URL; use OPENAI_API_KEY")
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {url!r}")
     return url.rstrip("/")

@@ -191,6 +191,22 @@ def test_answer_is_asked_for_once_and_outlives_who_asked(tmp_path: Path) -> None
     play(act)
 
 
+def test_call_that_is_dropped_while_it_waits_for_its_turn_keeps_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    async def act() -> None:
+        async with scene(tmp_path, max_concurrency=1) as stage:
+            worker = await stage.worker()
+            for number in (1, 2, 3):
+                worker.line.send(number, "ask", f"key {number}", "owner", "x")
+            assert await worker.hears() == [1, "go"]
+            worker.line.send(0, "dropped", 2)  # its sample failed elsewhere
+            worker.line.send(9, "answer", 1, ANSWER)
+            assert sorted([await worker.hears(), await worker.hears()]) == [[3, "go"], [9, "ok"]]
+
+    play(act)
+
+
 def test_budget_is_one_for_all_workers_and_stops_them(tmp_path: Path) -> None:
     async def act() -> None:
         async with scene(tmp_path, budget=Budget(calls=2)) as stage:

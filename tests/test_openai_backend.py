@@ -253,6 +253,13 @@ def test_prompt_too_long_is_not_a_refusal(server: Server, ask: AskFn) -> None:
         pytest.param(f"```json\n{json.dumps(GOOD)}\n```", id="fenced"),
         pytest.param(f"Here you are: {json.dumps(GOOD)} Bye {{}}", id="prose around"),
         pytest.param(f"<think>{{hm}} {{}}</think>{json.dumps(GOOD)}", id="thoughts"),
+        pytest.param(
+            f'perhaps {{"aspects": []}}? no.\n</think>\n{json.dumps(GOOD)}',
+            id="thoughts whose beginning the server keeps",
+        ),
+        pytest.param(
+            f'<thinking>{{"aspects": []}}</thinking>{json.dumps(GOOD)}', id="draft in the thoughts"
+        ),
         pytest.param(f'{{"example": 1}} {json.dumps(GOOD)}', id="another object first"),
     ],
 )
@@ -269,6 +276,7 @@ def test_json_is_found_in_what_a_model_writes_around_it(
     [
         pytest.param('{"aspects": [{"term": "가격"', id="broken off"),
         pytest.param("I cannot say.", id="prose"),
+        pytest.param('<think>perhaps {"aspects": []}?', id="thoughts that do not end"),
         pytest.param("", id="empty"),
         pytest.param("[]", id="a list"),
         pytest.param('{"other": 1}', id="other keys"),
@@ -485,6 +493,14 @@ def test_missing_key_for_openai_itself_is_said_before_any_request(ask: AskFn) ->
     with pytest.raises(BackendError, match="OPENAI_API_KEY") as caught:
         ask(backend(base_url=OPENAI_URL), question())
     assert caught.value.attempts == 0
+
+
+def test_model_that_is_not_there_counts_against_the_server(server: Server, ask: AskFn) -> None:
+    """So that a run with a misspelt model ends soon, and not after the last sample."""
+    server.rule = lambda _: fails(404, "model 'gtp' not found")
+    with pytest.raises(BackendError, match="HTTP 404") as caught:
+        ask(backend(server), question())
+    assert caught.value.unreachable
 
 
 @pytest.mark.parametrize("status", [400, 401, 500])

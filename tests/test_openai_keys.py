@@ -227,6 +227,29 @@ def test_key_from_the_keyring_is_in_no_error_even_if_the_server_repeats_it(
     assert "wrong key ***" in str(caught.value.raw)
 
 
+def test_blanks_around_a_key_are_not_part_of_it(
+    server: Server, ask: AskFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A header loses them on its way: the server would repeat another key than the one hidden.
+    monkeypatch.setenv("OPENAI_API_KEY", f" {SECRET} \n")
+    server.rule = lambda _: fails(401, f"wrong key {SECRET}")
+    with pytest.raises(BackendError) as caught:
+        ask(backend(server.url), question())
+    assert server.keys == [f"Bearer {SECRET}"]
+    assert SECRET not in f"{caught.value} {vars(caught.value)}"
+
+
+@pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk-열쇠"])
+def test_key_that_cannot_be_one_is_said_before_any_request(
+    server: Server, ask: AskFn, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(BackendError, match="OPENAI_API_KEY.*characters that no key has") as caught:
+        ask(backend(server.url), question())
+    assert server.requests == []
+    assert key not in str(caught.value)
+
+
 @pytest.mark.parametrize("key", ["backend.api_key_env", "backend.roles.judge.api_key_env"])
 def test_key_in_the_place_of_its_variable_is_refused_without_being_repeated(key: str) -> None:
     with pytest.raises(ValueError, match="name of an environment variable") as caught:

@@ -378,6 +378,7 @@ def test_secret_is_refused_without_being_repeated(key: str) -> None:
     [
         "backend: {roles: {api_key: sk-hush}}",
         "backend: {model: {api_key: sk-hush}}",
+        "backend: {base_url: 'https://host/v1?api-key=sk-hush'}",
         "backend: {base_url: 'https://me:sk-hush@host/v1'}",
         "backend:\n  api_key: 'sk-hush\n",
     ],

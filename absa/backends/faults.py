@@ -16,7 +16,8 @@ from absa.backends.servers import PARAMETERS
 REFUSALS = frozenset({400, 404, 415, 422, 501})
 """Statuses by which servers say that they do not know a parameter or a feature."""
 
-_UNUSABLE = frozenset({401, 402, 403})
+# 404 at the end: no form of the request helped, so the model or the address is not there.
+_UNUSABLE = frozenset({401, 402, 403, 404})
 _BUSY = frozenset({408, 409, 425, 429})
 _LONGEST_WAIT_S = 60.0
 _TOO_LONG = re.compile(

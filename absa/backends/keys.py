@@ -47,14 +47,14 @@ class Keys:
         variable, entry = _places(role)
         looked = f"environment variable {variable}" if variable else ""
         if value := _from_environment(variable):
-            key = Key(value, looked)
+            key = _usable(value, looked)
         elif entry is None:
             key = Key(None, "nowhere, as no key is named for this server")
         else:
             if entry not in self._from_keyring:
                 self._from_keyring[entry] = _ask_keyring(entry)
             key = self._from_keyring[entry]
-            if not key.value:
+            if not key.value and not key.remedy:
                 named = role.api_key_keyring or variable != OPENAI_VARIABLE
                 store = f"keyring set {entry.replace('/', ' ', 1)}"
                 remedy = f"set {variable} (or: {store})" if variable else f"run: {store}"
@@ -82,7 +82,15 @@ def _places(role: RoleSettings) -> tuple[str | None, str | None]:
 
 
 def _from_environment(variable: str | None) -> str | None:
-    return os.environ.get(variable) or None if variable else None
+    return os.environ.get(variable, "").strip() or None if variable else None
+
+
+def _usable(value: str, where: str) -> Key:
+    """A key travels in a header: what cannot is no key, and must not end up in an error."""
+    if value.isascii() and value.isprintable():
+        return Key(value, where)
+    remedy = "give it again: it has characters that no key has"
+    return Key(None, where, remedy, is_needed=True)
 
 
 def _ask_keyring(entry: str) -> Key:
@@ -93,7 +101,8 @@ def _ask_keyring(entry: str) -> Key:
         return Key(None, f"keyring entry {entry} (no keyring is installed)")
     service, _, name = entry.partition("/")
     try:
-        value = keyring.get_password(service, name)
+        value = (keyring.get_password(service, name) or "").strip()
     except KeyringError as error:  # locked, or none on this machine
         return Key(None, f"keyring entry {entry} ({type(error).__name__})")
-    return Key(value or None, f"keyring entry {entry}")
+    where = f"keyring entry {entry}"
+    return _usable(value, where) if value else Key(None, where)

@@ -153,12 +153,13 @@ class OpenAIBackend:
                 reading.output is None or repaired.missing <= reading.missing
             ):
                 before = self._keys.hide(text[:SHOWN])
-                notes.append(f"repaired: {reading.why}; the first answer was: {before}")
+                why = self._keys.hide(reading.why)
+                notes.append(f"repaired: {why}; the first answer was: {before}")
                 if repaired.why:
-                    notes.append(f"not repaired: {repaired.why}")
+                    notes.append(f"not repaired: {self._keys.hide(repaired.why)}")
                 reading = repaired
             elif reading.output is not None:
-                notes.append(f"not repaired: {reading.why}")
+                notes.append(f"not repaired: {self._keys.hide(reading.why)}")
             elif second is None and isinstance(outcome, Exception):
                 raise self._failure(question, call, outcome, raw=text)
             else:
@@ -226,7 +227,7 @@ class OpenAIBackend:
         remedy = _TOO_SHORT_REMEDY if ran_out(outcome) else _UNREADABLE_REMEDY
         return BackendError(
             f"{question.node}: the answer of {role.model} could not be read, not even "
-            f"after a repair round: {why}; {remedy}",
+            f"after a repair round: {self._keys.hide(why or '')}; {remedy}",
             node=question.node,
             turn=question.turn,
             raw=self._keys.hide(raw),

@@ -23,6 +23,9 @@ _KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
 
 _VERDICTS = ("polarity", "action", "value")
 
+_THOUGHTS_BEGIN = re.compile(r"<think(?:ing)?>")
+_THOUGHTS_END = re.compile(r"</think(?:ing)?>")
+
 _MAX_STARTS = 50
 """How many opening braces of a prose answer are tried before it counts as unreadable."""
 _MAX_MENDED = 3
@@ -115,7 +118,7 @@ def parse(text: str, answer: type[Answer]) -> Parsed:
     Of several objects the first with a key that was asked for is taken. Raises `AnswerError`,
     with a reason the model can act on, where there is none.
     """
-    text = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL).strip()
+    text = _without_thoughts(text)
     if not text:
         raise AnswerError("the answer is empty")
     expected = {*answer.model_fields, *answer.forbidden}
@@ -131,6 +134,17 @@ def parse(text: str, answer: type[Answer]) -> Parsed:
         # Items may be lost and said to be; an answer without a whole list is another answer.
         raise AnswerError(f"the answer breaks off before {', '.join(sorted(lost))}")
     return replace(found, output=_encodable(found.output))
+
+
+def _without_thoughts(text: str) -> str:
+    """The answer after the thoughts; some servers leave out where they begin, or they never end.
+
+    A draft among the thoughts is not the answer. Tags inside the answer's own strings stay.
+    """
+    if not text.lstrip().startswith("{"):
+        *_, text = _THOUGHTS_END.split(text)
+        text = _THOUGHTS_BEGIN.split(text)[0]
+    return text.strip()
 
 
 @cache

@@ -40,7 +40,7 @@ class _Peer:
     begun: dict[str, asyncio.Future[bool]] = field(default_factory=dict)
     # Records that are being written: they count, whatever becomes of the worker.
     written: set[str] = field(default_factory=set)
-    # Calls it was allowed to make, by the number it asked under.
+    # Calls it wants to make or makes, by the number it asked under; done when it has ended.
     calling: dict[int, asyncio.Future[Told]] = field(default_factory=dict)
 
 
@@ -147,6 +147,8 @@ class Desk:
             case [0, "leave", uid]:
                 self._end(peer, uid, recorded=False)
             case [number, "ask", key, owner, uid]:
+                # At once: it may be dropped while it waits for its turn.
+                peer.calling[number] = asyncio.get_running_loop().create_future()
                 self._spawn(self._ask, peer, number, key, owner, uid)
             case [number, "answer" | "failure" as what, asked, facts]:
                 self._tell(peer, asked, (what, number, facts))
@@ -237,26 +239,33 @@ class Desk:
         """Give the remembered answer, or leave to ask a model and remember what it says."""
         answers = self._batch.answers
         assert answers is not None, "workers ask about paid models only"
-        async with answers.under_way(key):
-            if not peer.here:
-                return
-            found = answers.get(key)
-            if found is not None:
-                peer.line.send(number, "known", found[0] == owner, found[1])
-                return
-            async with self._slots:
-                what, reply_to, facts = await self._call(peer, number)
-            if what == "dropped":
-                return
-            self._count(uid, what, facts)
-            if facts["text"] is not None:
-                # The next agent is asked only when this answer is safe.
-                await asyncio.wrap_future(answers.put(key, owner, facts["text"]))
+        calling = peer.calling[number]
+        try:
+            async with answers.under_way(key):
+                if calling.done():  # nobody waits for it any more
+                    return
+                found = answers.get(key)
+                if found is not None:
+                    peer.line.send(number, "known", found[0] == owner, found[1])
+                    return
+                async with self._slots:
+                    what, reply_to, facts = await self._call(peer, number, calling)
+                if what == "dropped":
+                    return
+                self._count(uid, what, facts)
+                if facts["text"] is not None:
+                    # The next agent is asked only when this answer is safe.
+                    await asyncio.wrap_future(answers.put(key, owner, facts["text"]))
+        finally:
+            peer.calling.pop(number, None)
         peer.line.send(reply_to, "ok")
 
-    async def _call(self, peer: _Peer, number: int) -> Told:
+    async def _call(self, peer: _Peer, number: int, calling: asyncio.Future[Told]) -> Told:
         """Let a worker call, if the budget and the rate allow; what came of it."""
-        await self._pace.wait()
+        if not calling.done():
+            await self._pace.wait()
+        if calling.done():
+            return _DROPPED
         meter = self._batch.meter
         assert meter is not None, "paid models are metered"
         try:
@@ -265,10 +274,6 @@ class Desk:
             self._batch.control.drain(str(stop))
             peer.line.send(number, "stop", str(stop))
             return _DROPPED
-        if not peer.here:
-            return _DROPPED
-        calling: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        peer.calling[number] = calling
         peer.line.send(number, "go")
         return await calling
 
