@@ -164,6 +164,8 @@ class Answer(Item):
 
     # Full lists that a reviewer must not give; they are discarded and the violation is recorded.
     forbidden: ClassVar[tuple[str, ...]] = ()
+    # Lists that an answer may do without, also where it was cut off before them.
+    optional: ClassVar[tuple[str, ...]] = ()
 
 
 class AspectItem(Item):
@@ -280,6 +282,8 @@ def _string_list(value: Any) -> Any:
 
 class JudgeAnswer(Answer):
     """The judge: one patch, one consistent set of tuples, the sentence's polarity and evidence."""
+
+    optional: ClassVar[tuple[str, ...]] = ("aspect_evidence",)
 
     final_patch: list[Edit] = Field(default_factory=list)
     final_tuples: list[DebateTuple] = Field(default_factory=list)

@@ -43,7 +43,7 @@ def ask(request: pytest.FixtureRequest) -> AskFn:
 
 
 def settings(url: str, **given: Any) -> BackendSettings:
-    common = {"kind": "openai", "model": "m", "max_retries": 2, "timeout_s": 0.5}
+    common = {"kind": "openai", "model": "m", "max_retries": 2, "timeout_s": 1.0}
     return BackendSettings(**{**common, "base_url": url, **given})
 
 
@@ -272,7 +272,11 @@ def test_part_of_a_cut_answer_is_not_taken_for_the_answer() -> None:
     ("answer", "text", "lost"),
     [
         (TurnAnswer, '{"agent": "epm", "proposed_edits": [{"op": "confirm_tu', "proposed_edits"),
-        (JudgeAnswer, '{"final_patch": [], "final_tuples": [], "sentence_po', "aspect_evidence"),
+        (
+            JudgeAnswer,
+            '{"final_patch": [], "final_tuples": [], "sentence_po',
+            "sentence_evidence_spans",
+        ),
     ],
 )
 def test_cut_answer_without_one_of_its_lists_is_no_answer(

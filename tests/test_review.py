@@ -193,20 +193,72 @@ def test_a_line_that_was_cut_short_is_written_over(directory: Path) -> None:
     assert [line["uid"] for line in lines(directory / FILE)] == ["open", "blocked"]
 
 
+def test_a_last_line_that_lacks_only_its_newline_counts(directory: Path) -> None:
+    queue = Queue(directory)
+    with queue.file.open():
+        at(queue, "open").next()
+    path = directory / FILE
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    again = Queue(directory)
+    assert again.file.latest["open"].finished
+    with again.file.open():
+        at(again, "blocked").next()
+    assert [line["uid"] for line in lines(path)] == ["open", "blocked"]
+
+
 def test_two_people_cannot_review_one_run_at_once(directory: Path) -> None:
     with Queue(directory).file.open(), pytest.raises(InputError, match="going on"):
         with Queue(directory).file.open():
             pass
 
 
-def test_a_review_of_another_result_is_outdated_not_applied(directory: Path) -> None:
+def test_decisions_that_do_not_fit_the_result_are_outdated_not_applied(directory: Path) -> None:
+    [item] = Queue(directory).chosen(uid="open")
     decisions = [{"action": "drop", "aspect": "배송"}]
-    review = Review.model_validate(
-        {"uid": "open", "seed": 0, "finished": True, "decisions": decisions}
-    )
+    about = {"uid": "open", "seed": 0, "shown": item.shown, "finished": True}
+    review = Review.model_validate({**about, "decisions": decisions})
     (directory / FILE).write_text(f"{review.model_dump_json()}\n", "utf-8")
     summary = summarise(Queue(directory))
     assert (summary.reviewed, summary.outdated) == (0, ["open"])
+
+
+def _other_polarity(output: Any) -> None:
+    for part in ("final_aspects", "final_tuples"):
+        output["final_result"][part][0]["polarity"] = "negative"
+
+
+def _other_label(output: Any) -> None:
+    output["final_result"]["label"] = "mixed"
+
+
+def _other_text(output: Any) -> None:
+    output["text"] += "!"
+
+
+@pytest.mark.parametrize("change", [_other_polarity, _other_label, _other_text])
+def test_an_approval_of_another_result_is_outdated(
+    directory: Path, tmp_path: Path, change: Any
+) -> None:
+    queue = Queue(directory)
+    with queue.file.open():
+        at(queue, "open").next()
+    assert summarise(Queue(directory)).reviewed == 1
+    outputs = directory / "outputs.jsonl"
+    rows = lines(outputs)
+    change(next(row for row in rows if row["uid"] == "open"))
+    outputs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    again = Queue(directory)
+    assert (export_gold(again, tmp_path / "gold.jsonl"), again.outdated) == (0, ["open"])
+
+
+def test_an_approval_of_another_seed_is_outdated(tmp_path: Path) -> None:
+    queue = Queue(finished_run(tmp_path, seeds=(1, 2)))
+    with queue.file.open():
+        at(queue, "open").next()
+    path = queue.directory / FILE
+    path.write_text(path.read_text("utf-8").replace('"seed":1', '"seed":2'), "utf-8")
+    again = Queue(queue.directory)
+    assert (summarise(again).reviewed, again.outdated) == (0, ["open"])
 
 
 # Counts and gold ---------------------------------------------------------------------------------
@@ -301,6 +353,16 @@ def test_the_limit_counts_texts_that_are_still_to_review(reviewed: Queue, capsys
 def test_only_gold_can_be_exported(directory: Path, capsys) -> None:
     assert absa(["review", str(directory), "--export", "silver", "x.jsonl"]) == 2
     assert "only gold" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ["missing/gold.jsonl", "", "run"])
+def test_gold_that_cannot_be_written_is_told(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absa(["review", str(directory), "--export", "gold", where]) == 2
+    told = capsys.readouterr().err
+    assert str(Path(where)) in told and ("directory" in told)
 
 
 # Not a terminal ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -131,6 +132,54 @@ def test_run_that_is_reading_its_data_is_starting_and_one_killed_then_is_stopped
         Journal(tmp_path).close()
         assert look(tmp_path).state == "starting"
     assert look(tmp_path).state == "stopped"
+
+
+def write_manifest(out: Path) -> None:
+    names = ("calls", "cached_calls", "prompt_tokens", "completion_tokens", "cost_usd")
+    manifest = {
+        "status": "finished",
+        "counts": {"samples": 3, "done": 3, "failed": 0, "bad_lines": 0},
+        "usage": dict.fromkeys(names, 0),
+    }
+    (out / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_finished_run_that_is_started_again_is_starting(tmp_path: Path) -> None:
+    from absa.runs.journal import Journal
+    from absa.runs.lock import locked
+
+    with locked(tmp_path):
+        Journal(tmp_path).close()
+        write_manifest(tmp_path)
+        assert look(tmp_path).state == "starting"
+    assert look(tmp_path).state == "finished"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[]", b"{}", b'{"progress": 3}', b'{"progress": {"total": "x"}}']
+)
+def test_status_that_cannot_be_read_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    from absa.runs.journal import Journal
+
+    Journal(tmp_path).close()
+    write_manifest(tmp_path)
+    (tmp_path / "status.json").write_bytes(content)
+    assert look(tmp_path).state == "finished"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"[]", b"{}", b'{"status": "finished", "counts": {"done": "x"}, "usage": {}}'],
+)
+def test_manifest_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    from absa.runs.journal import Journal
+
+    Journal(tmp_path).close()
+    (tmp_path / "manifest.json").write_bytes(content)
+    assert command(["top", str(tmp_path), "--once"]) == 2
+    assert f"{tmp_path / 'manifest.json'}: not the manifest" in capsys.readouterr().err
 
 
 def test_stale_status_of_a_process_that_lives_is_no_death(tmp_path: Path) -> None:

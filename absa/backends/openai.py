@@ -144,6 +144,7 @@ class OpenAIBackend:
 
         reading = read(text, question.answer)
         if reading.why is not None:
+            why = self._keys.hide(reading.why)
             shown = (AIMessage(text[:4000]),) if text.strip() else ()
             again = (*messages, *shown, HumanMessage(_REPAIR.format(why=reading.why)))
             outcome = yield replace(call, messages=again)
@@ -153,13 +154,12 @@ class OpenAIBackend:
                 reading.output is None or repaired.missing <= reading.missing
             ):
                 before = self._keys.hide(text[:SHOWN])
-                why = self._keys.hide(reading.why)
                 notes.append(f"repaired: {why}; the first answer was: {before}")
                 if repaired.why:
                     notes.append(f"not repaired: {self._keys.hide(repaired.why)}")
                 reading = repaired
             elif reading.output is not None:
-                notes.append(f"not repaired: {self._keys.hide(reading.why)}")
+                notes.append(f"not repaired: {why}")
             elif second is None and isinstance(outcome, Exception):
                 raise self._failure(question, call, outcome, raw=text)
             else:

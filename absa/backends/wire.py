@@ -149,8 +149,10 @@ def _without_thoughts(text: str) -> str:
 
 @cache
 def _lists(answer: type[Answer]) -> frozenset[str]:
+    """What an answer cannot do without."""
     properties = wire_schema(answer)["properties"]
-    return frozenset(name for name, node in properties.items() if node.get("type") == "array")
+    lists = {name for name, node in properties.items() if node.get("type") == "array"}
+    return frozenset(lists.difference(answer.optional))
 
 
 def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:

@@ -129,12 +129,13 @@ def _explain(error: Exception) -> int | None:
     # Their modules are loaded already if one of them was raised.
     from absa.config import SettingsError
     from absa.data.problems import DataError
+    from absa.database import StorageError
     from schemas.errors import BackendError, InputError
 
     if isinstance(error, BackendError):
         complain(str(error))
         return FAILED
-    if isinstance(error, UsageError | SettingsError | DataError | InputError):
+    if isinstance(error, UsageError | SettingsError | DataError | InputError | StorageError):
         complain(str(error))
         return WRONG_USE
     about_files = FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError

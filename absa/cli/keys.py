@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 from types import TracebackType
@@ -11,6 +12,9 @@ from types import TracebackType
 _HANGUL = dict(zip("ㅏㄹㅇㅁㅣㅜㅕㅠㅂㄴㅓㅑㅔㅡ", "kfdalnubqsjipm", strict=True))
 _SEQUENCES = {"[A": "up", "[B": "down", "OA": "up", "OB": "down"}
 _NAMED = {"\r": "enter", "\n": "enter", "\x04": "", "\t": "down"}
+# What follows an escape, to its last character: one, or `[` or `O` with parameters up to a final
+# byte. Some terminals send a second escape for Alt, and Linux' console `[[A` for F1.
+_WHOLE = re.compile(r"\x1b*(?:[^\x1b\[O]|\[\[.|[\[O](?!\[)[^@-~]*[@-~])", re.DOTALL)
 # The rest of an arrow key comes at once; a lone escape is followed by nothing.
 _SEQUENCE_WAIT_S = 0.05
 
@@ -76,6 +80,10 @@ class Keyboard:
 
     def _sequence(self) -> str:
         found = ""
-        while len(found) < 2 and select.select([self._fd], [], [], _SEQUENCE_WAIT_S)[0]:
-            found += self._char()
+        while not _WHOLE.fullmatch(found) and (char := self._char_at_once()):
+            found += char
         return _SEQUENCES.get(found, "escape" if not found else "unknown")
+
+    def _char_at_once(self) -> str:
+        """A character that is there already, else none."""
+        return self._char() if select.select([self._fd], [], [], _SEQUENCE_WAIT_S)[0] else ""

@@ -1,7 +1,7 @@
 """`reviews.jsonl`: every decision of a person, written when it is made.
 
 The last line of a sample holds all its decisions. A line that was cut short by a crash is the last
-one of the file; what stood before it is whole.
+one of the file; what stood before it is whole. If only its newline is missing, it counts.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Review(HumanAnswer):
 
     uid: str
     seed: int
+    # Of the result that the person saw (`Item.shown`); a line without it fits none.
+    shown: str = ""
     finished: bool
     at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
 
@@ -56,8 +58,7 @@ class ReviewFile:
 
     def _lines(self) -> Iterator[bytes]:
         if self.path.exists():
-            whole, _, _ = self.path.read_bytes().rpartition(b"\n")
-            yield from whole.splitlines()
+            yield from _whole(self.path.read_bytes()).splitlines()
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -75,16 +76,20 @@ class ReviewFile:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(f"{self.path}: another review of this run is going on") from None
-            self._cut_torn_line(self._fd)
+            self._end_last_line(self._fd)
             yield
         finally:
             os.close(self._fd)
             self._fd = None
 
-    def _cut_torn_line(self, fd: int) -> None:
+    def _end_last_line(self, fd: int) -> None:
         """What a crash left of a line must not become the beginning of the next one."""
         content = self.path.read_bytes()
-        os.ftruncate(fd, len(content.rpartition(b"\n")[0] + b"\n") if b"\n" in content else 0)
+        whole = _whole(content)
+        if len(whole) < len(content):
+            os.ftruncate(fd, len(whole))
+        else:
+            os.pwrite(fd, whole[len(content) :], len(content))
 
     def write(self, review: Review) -> None:
         """Append a line; it is on disk when this returns."""
@@ -93,3 +98,13 @@ class ReviewFile:
         os.write(self._fd, f"{review.model_dump_json(exclude_none=True)}\n".encode())
         os.fsync(self._fd)
         self.latest[review.uid] = review
+
+
+def _whole(content: bytes) -> bytes:
+    """The lines without the rest of a torn one; a last line that can be read gets its newline."""
+    lines, newline, rest = content.rpartition(b"\n")
+    try:
+        Review.model_validate_json(rest)
+    except ValidationError:
+        return lines + newline
+    return content + b"\n"

@@ -10,11 +10,19 @@ from typing import Any
 from absa.review.queue import Queue
 from absa.runs.artefacts import write_lines
 from absa.runs.replay import sample_line
+from schemas.errors import InputError
 from schemas.output import FinalAspect, FinalOutput
 
 
 def export_gold(queue: Queue, path: Path) -> int:
-    """Write the texts that a person is done with; how many."""
+    """Write the texts that a person is done with; how many.
+
+    Raises:
+        InputError: The path is a directory.
+        StorageError: The file cannot be written.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; give the name of a file")
     lines = [json.dumps(line, ensure_ascii=False) for line in _gold(queue)]
     write_lines(path, lines)
     return len(lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,6 +45,14 @@ class Item:
     def card(self) -> Mapping[str, Any]:
         """Its scorecard."""
         return self._record[1]
+
+    @property
+    def shown(self) -> str:
+        """A short hash of the result that a person's word is about."""
+        result = self.output.final_result
+        tuples = sorted((t.aspect_term, t.polarity) for t in result.final_tuples)
+        facts = json.dumps([self.output.text, result.label, tuples])
+        return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def reviewed(self, review: Review) -> FinalOutput:
         """The output with a person's decisions, by the rules that a graph's interrupt follows."""
@@ -92,7 +102,10 @@ class Queue:
     def review(self, item: Item) -> Review | None:
         """What was decided about a text; None if nothing, or if it is about another result."""
         found = self.file.latest.get(item.uid)
-        return found if found is not None and not check(found.decisions, item.output) else None
+        if found is None or (found.seed, found.shown) != (item.seed, item.shown):
+            return None
+        # Somebody may have written in the file by hand.
+        return None if check(found.decisions, item.output) else found
 
     def finished(self, item: Item) -> bool:
         """Whether a person is done with a text."""
@@ -107,7 +120,7 @@ class Queue:
 
     @property
     def outdated(self) -> list[str]:
-        """Texts whose decisions do not fit the result any more: the run was made anew."""
+        """Texts whose reviews are about another result: the run was made anew, or goes on."""
         known = {item.uid: item for item in self.items}
         return [
             uid for uid in self.file.latest if uid not in known or self.review(known[uid]) is None

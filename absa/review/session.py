@@ -167,6 +167,7 @@ class Session:
         return Review(
             uid=self.item.uid,
             seed=self.item.seed,
+            shown=self.item.shown,
             reviewer=self.reviewer,
             decisions=tuple(self.decisions),
             finished=finished,

@@ -6,10 +6,12 @@ import json
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 from absa.runs.engine import MANIFEST
 from absa.runs.journal import FILE as JOURNAL
@@ -47,24 +49,24 @@ class Seen:
         return self.state in ("starting", "running")
 
 
+_SEEN = TypeAdapter(Seen)
+_PROGRESS = TypeAdapter(Progress)
+
+
 def look(directory: Path) -> Seen:
     """How the run in a directory is doing.
 
     Raises:
-        NoRun: There is none.
+        NoRun: There is none, or its manifest cannot be read.
     """
     if not (directory / JOURNAL).is_file():
         raise NoRun(f"{directory} holds no run: there is no {JOURNAL} in it")
-    status = _read(directory / STATUS)
-    if status is not None:
-        return _seen(status, "running" if _is_alive(directory) else "stopped")
-    manifest = _read(directory / MANIFEST)
-    if manifest is not None and manifest["status"] == "finished":
-        return Seen("finished", _counted(manifest))
-    if is_locked(directory):
-        return Seen("starting", _counted(manifest))
-    # Without a manifest it was killed before it had read the data.
-    return Seen("unfinished" if manifest else "stopped", _counted(manifest))
+    if (told := _told(directory)) is not None:
+        return told
+    # Asked before the manifest is read: until the data is read, it is that of an earlier start.
+    starting = is_locked(directory)
+    recorded = _recorded(directory / MANIFEST)
+    return replace(recorded, state="starting") if starting else recorded
 
 
 def latencies(directory: Path) -> dict[str, float]:
@@ -84,12 +86,14 @@ def latencies(directory: Path) -> dict[str, float]:
     return {node: median(times) for node, times in by_node.items()}
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _told(directory: Path) -> Seen | None:
+    """What the process of the run says; a status that cannot be read says nothing."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        status = json.loads((directory / STATUS).read_text(encoding="utf-8"))
+        seen = _SEEN.validate_python({**status, "state": "running"})
+    except (OSError, ValueError, TypeError):
         return None
-    return found
+    return seen if _is_alive(directory) else replace(seen, state="stopped")
 
 
 def _is_alive(directory: Path) -> bool:
@@ -100,30 +104,33 @@ def _is_alive(directory: Path) -> bool:
     return age < _STALE_S or is_locked(directory)
 
 
-def _seen(status: dict[str, Any], state: State) -> Seen:
-    progress = status["progress"]
-    return Seen(
-        state,
-        Progress(**{**progress, "totals": Totals(**progress["totals"])}),
-        status["elapsed_s"],
-        status["engine"],
-        status["stopping"],
-        tuple(Worker(**worker) for worker in status["workers"]),
-    )
-
-
-def _counted(manifest: dict[str, Any] | None) -> Progress:
+def _recorded(path: Path) -> Seen:
     """What the manifest says; it knows no rate."""
-    if manifest is None:
-        return Progress(total=0, totals=Totals(), bad_lines=0, started_with=0)
-    counts, usage = manifest["counts"], manifest["usage"]
-    totals = Totals(
-        done=counts["done"],
-        failed=counts["failed"],
-        calls=usage["calls"],
-        cached=usage["cached_calls"],
-        prompt_tokens=usage["prompt_tokens"],
-        completion_tokens=usage["completion_tokens"],
-        cost_usd=usage["cost_usd"],
-    )
-    return Progress(counts["samples"], totals, counts["bad_lines"], totals.done + totals.failed)
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        counts, usage = manifest["counts"], manifest["usage"]
+        totals = {
+            "done": counts["done"],
+            "failed": counts["failed"],
+            "calls": usage["calls"],
+            "cached": usage["cached_calls"],
+            "prompt_tokens": usage["prompt_tokens"],
+            "completion_tokens": usage["completion_tokens"],
+            "cost_usd": usage["cost_usd"],
+        }
+        progress = _PROGRESS.validate_python(
+            {
+                "total": counts["samples"],
+                "totals": totals,
+                "bad_lines": counts["bad_lines"],
+                "started_with": counts["done"] + counts["failed"],
+            }
+        )
+        return Seen("finished" if manifest["status"] == "finished" else "unfinished", progress)
+    except FileNotFoundError:
+        # It was killed before it had read the data.
+        return Seen("stopped", Progress(total=0, totals=Totals(), bad_lines=0, started_with=0))
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoRun(
+            f"{path}: not the manifest of a run; the command of the run writes it anew"
+        ) from error
