@@ -175,7 +175,8 @@ def evidence_of(
 ) -> list[float]:
     """What speaks for a tuple: the span, the polarity, the company it keeps (apart for neutral).
 
-    And how often a candidate of its rank, of the rules, of its domain is right.
+    And how often a candidate of its rank, of the rules, of its domain is right; where the domain
+    is not known, it is a little of each.
     """
     span, judged = _logit(made.candidate.probability), _logit(made.candidate.judged)
     facts = [span, _logit(likely), judged, made.others, 1.0]
@@ -185,7 +186,10 @@ def evidence_of(
         made.rule,
         float(made.rule > 0),
         *(float(made.rank == rank) for rank in _RANKS),
-        *(float(made.domain == domain) for domain in domains),
+        *(
+            float(made.domain == domain) if made.domain in domains else 1 / len(domains)
+            for domain in domains
+        ),
     ]
 
 
