@@ -10,7 +10,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -56,11 +56,20 @@ class Database:
     Every method raises `StorageError` if the file cannot be used.
     """
 
-    def __init__(self, path: Path, schema: str, *, if_damaged: str, gather_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        schema: str,
+        *,
+        if_damaged: str,
+        gather_s: float = 0.0,
+        functions: Mapping[str, Callable[[Any], Any]] | None = None,
+    ) -> None:
         """Open or create the file. `if_damaged` tells the user what to do about a broken one.
 
         A write waits `gather_s` for others to share its transaction: one of its own costs ten
-        times the processor time.
+        times the processor time. `functions` of one value may be used in what is written: they
+        are called by the thread that writes, not by the one that asks for it.
         """
         self.path = path
         self._gather_s = gather_s
@@ -72,6 +81,8 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
             connection = self._connect()
             connection.executescript(schema)
+            for name, function in (functions or {}).items():
+                connection.create_function(name, 1, function, deterministic=True)
         except (sqlite3.Error, OSError) as error:
             self._disconnect()
             raise self._failure(error) from error

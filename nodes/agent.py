@@ -121,8 +121,13 @@ def render(inputs: Mapping[str, Any]) -> str:
 
     JSON quotes the text whatever it holds; a delimiter made of words could be imitated. Every
     token of it is paid for in every call: no blanks, nothing empty, nothing a model cannot use.
+    It sees the language, and a small one takes the domain for an aspect: "restaurant" is good.
     """
-    given = {("review" if key == "text" else key): value for key, value in inputs.items()}
+    given = {
+        ("review" if key == "text" else key): value
+        for key, value in inputs.items()
+        if key not in ("lang", "domain")
+    }
     # In a solved example an empty list is the solution.
     shown = {key: value if key == "demos" else _shown(value) for key, value in given.items()}
     told = {key: value for key, value in shown.items() if value}
@@ -130,6 +135,8 @@ def render(inputs: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any, *, by_term: bool = False) -> Any:
+    if isinstance(value, str):  # most values are, and the check below is slow
+        return value
     if isinstance(value, Mapping):
         parts = {
             key: _shown(part, by_term=key in _BY_TERM)

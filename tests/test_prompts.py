@@ -177,7 +177,7 @@ def test_a_debate_repeats_nothing() -> None:
         "atsa": scripted.atsa(("방", "positive", "깨끗했는데", 0.9)),
     }
     shown = {q.node: json.loads(q.user) for q in asked(TEXT, **stage1)}
-    assert shown["epm"].keys() == {"review", "lang", "stage1"}  # its prompt says who it is
+    assert shown["epm"].keys() == {"review", "stage1"}  # its prompt says who it is
     assert shown["epm"]["stage1"].keys() == {"sentiments"}
     assert [s["aspect_term"] for s in shown["epm"]["stage1"]["sentiments"]] == ["방", "조식"]
     assert shown["atsa_review"].get("review_context", {}).keys() <= {"summary", "aspect_hints"}

@@ -125,7 +125,7 @@ def _learned(
         sure = decision.confidence(each, word, likely)
         learned = polarity.learned(view, aspect, word, likely, round(sure, 3), (nearest, clause))
         finding = Finding(aspect, aspect.termness, learned, nearest)
-        if sure >= decision.accept:
+        if decision.accepts(each, sure):
             accepted.append(finding)
         elif sure >= decision.reserve:
             reserve.append(finding)

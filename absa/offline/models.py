@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -117,6 +117,7 @@ class Decision:
         weights: Weights of :func:`evidence_of`.
         mentioned: How much the tagger's word counts in whether an aspect is neutral (0 to 1).
         accept: How likely a tuple must be right to be reported.
+        bars: The same for single domains, where it is another.
         reserve: How likely it must be to be kept for a second look.
         domains: Domains that the tagger has been trained on; elsewhere rules count for more.
         quiet: Those of them where only what is named counts: nothing unnamed is reported there.
@@ -130,6 +131,7 @@ class Decision:
     domains: tuple[str, ...]
     quiet: tuple[str, ...]
     stacked: bool = False
+    bars: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -148,6 +150,10 @@ class Decision:
     def save(self, path: Path) -> None:
         """Write the file."""
         path.write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+    def accepts(self, made: Candidacy, sure: float) -> bool:
+        """Whether a candidate is reported, this sure."""
+        return sure >= self.bars.get(made.domain or "", self.accept)
 
     def polarity(self, made: Candidacy) -> tuple[str, float]:
         """The likeliest polarity and its probability, tagger and polarity model taken together."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +38,7 @@ _IF_DAMAGED = "the journal of this run is damaged: restore it, or start anew wit
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished sample: its record as packed lines of the artefacts, or its error."""
+    """A finished sample: its record as lines of the artefacts, or its error."""
 
     seed: int
     uid: str
@@ -100,7 +100,9 @@ class Journal:
 
     def __init__(self, directory: Path) -> None:
         """Open or create the journal of a run directory."""
-        self._db = Database(directory / FILE, _SCHEMA, if_damaged=_IF_DAMAGED)
+        self._db = Database(
+            directory / FILE, _SCHEMA, if_damaged=_IF_DAMAGED, functions={"packed": _packed}
+        )
 
     def close(self) -> None:
         """Write what is waiting and close."""
@@ -124,7 +126,8 @@ class Journal:
         parts = record.parts or {}
         error = _line(record.error) if record.error is not None else None
         return self._db.write(
-            "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,"
+            " packed(?), packed(?), packed(?), packed(?), ?)",
             record.seed,
             record.uid,
             record.position,
@@ -203,13 +206,12 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
-def pack(lines: Iterable[str]) -> bytes:
-    """The lines of an artefact as a record holds them."""
-    return zlib.compress("\n".join(lines).encode(errors="replace"), 3)
+def _packed(lines: bytes | None) -> bytes | None:
+    return None if lines is None else zlib.compress(lines, 3)
 
 
 def unpack(blob: bytes) -> list[str]:
-    """The lines that were packed."""
+    """The lines of an artefact, from a part of a record."""
     # Not splitlines: a JSON line may hold U+2028, which is no line end here.
     text = zlib.decompress(blob).decode()
     return text.split("\n") if text else []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from pydantic_core import to_json
 
 from absa.aux_hf import with_signal
 from absa.backends.meter import StopRun
 from absa.database import StorageError
 from absa.prices import cost_of
-from absa.runs.journal import Finished, pack
+from absa.runs.journal import Finished
 from absa.scorecard import scorecard
 from graph.build import Graph
 from schemas.errors import BackendError, InputError
@@ -68,17 +69,16 @@ def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> 
         sample.uid,
         position,
         parts={
-            "output": pack([output.model_dump_json()]),
-            "traces": pack(
-                # The run's seed, also where a model takes none: it tells the repetitions apart.
-                _line({"uid": output.uid, **c.model_dump(), "seed": seed})
-                for c in output.process_trace
+            "output": _lines([output]),
+            # The run's seed, also where a model takes none: it tells the repetitions apart.
+            "traces": _lines(
+                {"uid": output.uid, **dict(call), "seed": seed} for call in output.process_trace
             ),
-            "gate": pack(
-                _line({"uid": output.uid, "seed": seed, **r.model_dump()})
-                for r in output.meta.override_gate
+            "gate": _lines(
+                {"uid": output.uid, "seed": seed, **dict(judged)}
+                for judged in output.meta.override_gate
             ),
-            "scorecard": pack([_line(scorecard(output, sample, seed))]),
+            "scorecard": _lines([scorecard(output, sample, seed)]),
         },
         calls=usage.calls - usage.cached_calls,
         cached=usage.cached_calls,
@@ -112,5 +112,5 @@ def describe_error(error: Exception, sample: Sample, seed: int) -> dict[str, Any
     return about
 
 
-def _line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _lines(values: Iterable[Any]) -> bytes:
+    return b"\n".join(map(to_json, values))

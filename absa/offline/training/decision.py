@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from absa.offline import aspects
 from absa.offline.model import View
@@ -51,8 +52,12 @@ def fit(
     quiet: Iterable[str],
     *,
     stacked: bool = False,
+    worth: float = 0.0,
 ) -> Decision:
     """The decision that gives the best pair F1 on these texts, with calibrated confidences.
+
+    Candidates less likely than `worth` are left out of a second fit: confidences are shown of what
+    is reported, and need not hold far below.
 
     Raises:
         TooLittleData: everything that was found is right, or nothing.
@@ -73,6 +78,9 @@ def fit(
         )
     model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False)
     model.fit(rows, right)
+    if worth:
+        likely_ones = model.predict_proba(rows)[:, 1] >= worth
+        model.fit(list(compress(rows, likely_ones)), list(compress(right, likely_ones)))
     weights = tuple(round(float(weight), 4) for weight in model.coef_[0])
     decision = replace(decision, weights=weights)
     scores = {bar: pair_f1(texts, replace(decision, accept=bar)) for bar in _BARS}
@@ -91,7 +99,7 @@ def pair_f1(texts: Sequence[Judged], decision: Decision) -> float:
         pairs: dict[str, str] = {}
         for key, made in text.candidates:
             polarity, likely = decision.polarity(made)
-            if decision.confidence(made, polarity, likely) >= decision.accept:
+            if decision.accepts(made, decision.confidence(made, polarity, likely)):
                 pairs.setdefault(key, polarity)
         hits += len(text.gold & set(pairs.items()))
         said += len(pairs)

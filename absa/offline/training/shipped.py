@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from absa.data import BadLine, read_samples
@@ -29,6 +30,11 @@ NAMED = {"en": ("mams", "mabsa_en"), "ko": ("mabsa_ko",)}
 UNNAMED: dict[str, tuple[str, ...]] = {"en": (), "ko": ("korsemeval",)}
 #: Penalties on the tagger's weights.
 _PENALTIES = {"en": (0.01, 1.0), "ko": (0.05, 1.0)}
+#: Candidates that the decision's second fit leaves out: calibrates Korean, gives English nothing.
+_WORTH = {"en": 0.0, "ko": 0.2}
+#: Set by hand on development data, between what M-ABSA's guidelines ask for and what those of ASTE
+#: do: at the common bar of 0.30 many laptop aspects of the latter are missed.
+_BARS: dict[str, dict[str, float]] = {"en": {"laptop": 0.25, "restaurant": 0.33}, "ko": {}}
 
 Texts = list[tuple[Sample, View]]
 
@@ -69,7 +75,8 @@ def fit_decision(data: Path, lang: str, folder: Path) -> None:
     ]
     named = _domains(texts_of(data, "dev", NAMED[lang]))
     unnamed = _domains(texts_of(data, "dev", UNNAMED[lang]))
-    decision.fit(judged, named, named - unnamed).save(models.decision_file(folder, lang))
+    fitted = decision.fit(judged, named, named - unnamed, worth=_WORTH[lang])
+    replace(fitted, bars=_BARS[lang]).save(models.decision_file(folder, lang))
 
 
 def _domains(texts: Texts) -> set[str]:
