@@ -96,7 +96,10 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
     # 1 says that some samples failed: they are in the table as answers that were not valid.
     if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode not in (0, 1):
         raise SystemExit("llm_table: absa ablate could not run; its message is above")
-    found: Json = json.loads((args.out / "ablation.json").read_text(encoding="utf-8"))
+    made = args.out / "ablation.json"
+    if not made.exists():
+        raise SystemExit("llm_table: stopped before the end; the same command goes on from there")
+    found: Json = json.loads(made.read_text(encoding="utf-8"))
     return found
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,7 @@ from schemas.state import State
 
 A = TypeVar("A", bound=Answer)
 Update = dict[str, Any]
+Examples = tuple[tuple[str, str], ...]
 
 
 def _first_turn(_: State) -> int:
@@ -50,14 +52,13 @@ class Agent(Generic[A]):
         }
         name = self.prompt or self.name
         system, examples, user = assets.prompt(name), assets.examples(name), render(inputs)
-        words = "\0".join((system, *chain.from_iterable(examples), user))
         return Ask(
             node=self.name,
             turn=self.turn(state),
             uid=state["uid"],
             system=system,
             user=user,
-            prompt_sha256=hashlib.sha256(words.encode()).hexdigest(),
+            prompt_sha256=_sha256(system, examples, user),
             inputs=inputs,
             answer=self.answer,
             examples=examples,
@@ -97,6 +98,20 @@ class Agent(Generic[A]):
         if "memory" in question.inputs:
             update["memory_injections"] = [*state["memory_injections"], key]
         return update
+
+
+def _sha256(system: str, examples: Examples, user: str) -> str:
+    """Of all words of a question."""
+    words = _hashed(system, examples).copy()
+    words.update(user.encode())
+    return words.hexdigest()
+
+
+@cache
+def _hashed(system: str, examples: Examples) -> hashlib._Hash:
+    """What never changes is thousands of words: it is hashed once."""
+    words = (system, *chain.from_iterable(examples), "")
+    return hashlib.sha256("\0".join(words).encode())
 
 
 def encodable(output: dict[str, Any]) -> dict[str, Any]:

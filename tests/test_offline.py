@@ -120,6 +120,12 @@ def test_plain_english_cases(analyst: OfflineAnalyst, text: str, expected: dict[
     assert tuples(analyst, text, "en") == expected
 
 
+def test_an_opinion_may_reach_far_into_an_aspect(analyst: OfflineAnalyst) -> None:
+    """A phrase of the lexicon ended six words behind the aspect's first, and 1 - 6 / 6 is 0."""
+    found = tuples(analyst, "재밌어요ㅎㅎ 김민수님 박지훈님 연기도 잘하구요ㅎ", "ko")
+    assert set(found.values()) == {P}
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "...", "ㅋㅋㅋㅋ", "\x00\x00", "12345", "?!"])
 @pytest.mark.parametrize("lang", ["ko", "en", "fr"])
 def test_text_that_says_nothing_has_no_aspect(

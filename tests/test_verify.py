@@ -712,6 +712,16 @@ def test_what_looks_like_a_key_in_the_review_itself_is_no_leak() -> None:
     assert list(leaks(line, "모델명 좋아요"))
 
 
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MY_JUDGE_TOKEN", "vllm_secret"])
+def test_the_users_own_keys_are_known_whatever_they_look_like(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "plain-words-as-key")
+    (found,) = leaks(json.dumps({"raw": "you sent plain-words-as-key"}), "좋아요")
+    assert name in found and "plain-words" not in found
+    assert list(leaks(json.dumps({"raw": "you sent nothing"}), "좋아요")) == []
+
+
 def test_a_prompt_with_something_else_in_it_is_found(copy: Path) -> None:
     """The hash shows it: the prompt did not consist of the text and the answers before it."""
     for name, part in (("traces.jsonl", None), ("outputs.jsonl", "process_trace")):

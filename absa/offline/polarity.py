@@ -104,7 +104,7 @@ def _weight(aspect: Aspect, position: int, opinion: Opinion, claim: int | None, 
         distance = opinion.first - aspect.last
         weight = 1.0
     else:
-        distance = aspect.first - opinion.last
+        distance = max(0, aspect.first - opinion.last)  # it may reach into the aspect
         weight = 0.45 if lang == "ko" else 0.8
     if opinion.weak:
         weight *= 0.5

@@ -25,6 +25,8 @@ _SECRETS = re.compile(
     r"|(?<!\\)\"(?:api_?key|authorization|password|secret)\"\s*:\s*\"[^\"]",
     re.IGNORECASE,
 )
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_SHORTEST_KEY = 12
 _GOLD_KEY = re.compile(r"(?<!\\)\"(gold(?:_\w+)?)\"\s*:", re.IGNORECASE)
 _GOLD_FIELDS = frozenset({"term", "from", "to", "polarity"})
 
@@ -49,10 +51,10 @@ def leaks(raw: str, text: str) -> Iterator[str]:
     for match in _SECRETS.finditer(raw):
         if match.group() not in quoted:
             yield f"something like a key or secret ({match.group()[:4]}…)"
-    # The user's own key, whatever it looks like.
-    own = os.environ.get("OPENAI_API_KEY", "")
-    if len(own) >= 12 and own in raw:
-        yield "the key of this environment's OPENAI_API_KEY"
+    # The user's own keys, whatever they look like.
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_KEY and value in raw:
+            yield f"the value of this environment's {name}"
 
 
 def gold_in(line: Line, text: str) -> Iterator[str]:
