@@ -16,6 +16,7 @@ from absa.backends.meter import Budget
 from absa.backends.openai import OpenAIBackend
 from absa.runs import RunPlan, run
 from absa.runs.plan import RunReport
+from absa.runs.verify import verify
 from benchmarks.answers import ANSWERS, TEXT
 from schemas.settings import BackendSettings, PipelineSettings, Settings
 
@@ -92,9 +93,10 @@ def test_a_fifth_of_the_calls_fails_and_every_sample_is_right_or_explained(tmp_p
     assert len(others) <= 0.06 * SAMPLES
     # One budget for a question: its retries, the answer itself and one round of repair.
     assert max(requests.values()) <= RETRIES + 2
-    # What was spent on the failed ones is counted too.
+    # What was spent on the failed ones is counted too, and can be accounted for.
     manifest = json.loads((tmp_path / "run/manifest.json").read_text(encoding="utf-8"))
     assert manifest["usage"]["calls"] > 10 * len(outputs)
+    assert not [v for check in verify(tmp_path / "run").checks for v in check.violations]
 
 
 def test_a_server_that_is_gone_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:

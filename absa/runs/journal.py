@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,10 +53,11 @@ class Finished:
 
     def with_spent(self, spent: Spent) -> Finished:
         """A failure with what it cost; a result knows its own calls."""
-        if self.status == "done":
+        if self.error is None:
             return self
         return replace(
             self,
+            error={**self.error, "spent": asdict(spent)},
             calls=spent.calls,
             prompt_tokens=spent.prompt_tokens,
             completion_tokens=spent.completion_tokens,

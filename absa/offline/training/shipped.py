@@ -34,7 +34,7 @@ _PENALTIES = {"en": (0.01, 1.0), "ko": (0.05, 1.0)}
 _WORTH = {"en": 0.0, "ko": 0.2}
 #: Set by hand on development data, between what M-ABSA's guidelines ask for and what those of ASTE
 #: do: at the common bar of 0.30 many laptop aspects of the latter are missed.
-_BARS: dict[str, dict[str, float]] = {"en": {"laptop": 0.25, "restaurant": 0.33}, "ko": {}}
+_BARS: dict[str, dict[str, float]] = {"en": {"laptop": 0.25, "restaurant": 0.34}, "ko": {}}
 
 Texts = list[tuple[Sample, View]]
 

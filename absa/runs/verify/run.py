@@ -199,8 +199,7 @@ class _Verification:
     def _index(self) -> None:
         for output in self._files[OUTPUTS].index():
             self._known_as(output).texts.add(digest_of(output.get("text")))
-            usage = mapping_of(mapping_of(output.get("meta")).get("usage"))
-            self._usage.update({k: v for k, v in usage.items() if isinstance(v, int)})
+            self._count_spent(mapping_of(output.get("meta")).get("usage"))
         for card in self._files[SCORECARDS].index():
             facts = [card.get("gold"), card.get("domain"), card.get("split")]
             self._known_as(card).gold.add(digest_of(facts))
@@ -211,6 +210,7 @@ class _Verification:
             else:
                 seeds = self._failed.setdefault(str(error["uid"]), [])
                 seeds.append(number_of(error.get("seed")))
+                self._count_spent(error.get("spent"))
         for name in (TRACES, GATE):
             for _ in self._files[name].index():
                 pass
@@ -219,6 +219,9 @@ class _Verification:
                 self._say(COUNTS, f"{file.path.name} is missing")
             for problem in file.broken:
                 self._say(COUNTS, problem)
+
+    def _count_spent(self, usage: Any) -> None:
+        self._usage.update({k: v for k, v in mapping_of(usage).items() if isinstance(v, int)})
 
     def _known_as(self, record: dict[str, Any]) -> _Known:
         return self._known.setdefault(str(record["uid"]), _Known(set(), set()))
