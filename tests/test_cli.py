@@ -37,6 +37,7 @@ from absa import show
 from absa.cli import build_app, run
 from absa.cli.options import console
 from absa.cli.screen import Screen, wrap
+from absa.offline import OfflineAnalyst
 from nodes.intake import text_uid
 from schemas.output import FinalOutput
 from schemas.settings import OverrideSettings, PipelineSettings
@@ -279,17 +280,19 @@ def test_a_missing_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "OPENAI_API_KEY" in capsys.readouterr().err
 
 
-def test_language_and_domain_reach_the_agents(capsys: pytest.CaptureFixture[str]) -> None:
-    with openai_server.serve() as server:
-        server.rule = lambda _: openai_server.says(
-            {"aspects": [], "aspect_sentiments": [], "structural_risks": []}
-        )
-        backend = ["--set", "backend.kind=openai", "--set", "backend.model=m"]
-        backend += ["--set", f"backend.base_url={server.url}", "-c", "abl_no_debate"]
-        args = ["analyze", GOOD, "--lang", "EN-us", "--domain", "canteen", "--json", *backend]
-        assert run([*args, "--set", "pipeline.enable_stage2=false"]) == 0
-        asked = json.loads(server.requests[0]["messages"][-1]["content"])
-    assert (asked["lang"], asked["domain"]) == ("en", "canteen")
+def test_language_and_domain_reach_the_analyser(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Models are told neither: tests/test_prompts.py."""
+    told, answer = [], OfflineAnalyst.answer
+
+    def heard(self: OfflineAnalyst, role: str, inputs: Mapping[str, Any]) -> Any:
+        told.append((inputs["lang"], inputs["domain"]))
+        return answer(self, role, inputs)
+
+    monkeypatch.setattr(OfflineAnalyst, "answer", heard)
+    assert run(["analyze", GOOD, "--lang", "EN-us", "--domain", "canteen", "--json"]) == 0
+    assert set(told) == {("en", "canteen")}
     assert json.loads(capsys.readouterr().out)["lang"] == "en"
 
 

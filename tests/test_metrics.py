@@ -520,7 +520,7 @@ def test_a_damaged_gold_names_its_sample(fates: Path, copy_of: Callable[[Path], 
     run = copy_of(fates)
     path = run / "scorecards.jsonl"
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('"polarity": "negative", "opin', '"polarity": "bad", "opin', 1))
+    path.write_text(text.replace('"polarity":"negative","opin', '"polarity":"bad","opin', 1))
     with pytest.raises(RunError, match="the gold of fix cannot be read"):
         evaluate(run)
 

@@ -25,7 +25,7 @@ _RULE_ACCEPT = 0.34
 _RULE_TRUST = 0.8
 #: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
 #: speaks against there being one.
-_UNNAMED = 0.6
+_UNNAMED = 0.8
 
 Given = tuple[str, ...] | None
 Read = Callable[[str, str | None, str | None, Given], Analysis]
