@@ -441,6 +441,13 @@ def test_failed_sample_stands_in_errors_and_the_others_go_on(plan: RunPlan) -> N
         "turn": 0,
         "attempts": 3,
         "raw": "half a pair: ?",
+        # Six answers before it and its own.
+        "spent": {
+            "calls": 7,
+            "prompt_tokens": 540,
+            "completion_tokens": 60,
+            "cost_usd": pytest.approx(0.000117),
+        },
     }
 
 
