@@ -5,6 +5,7 @@ Nothing heavy is imported here or at the top of a command's module: `absa --help
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -75,6 +76,8 @@ def build_app() -> typer.Typer:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit with its code."""
+    # What is imported stays: looking for garbage among it takes a tenth of the start-up.
+    gc.set_threshold(50_000, 20, 50)
     sys.exit(run(args))
 
 
