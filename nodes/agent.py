@@ -150,16 +150,14 @@ def render(inputs: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any, *, by_term: bool = False) -> Any:
-    if isinstance(value, str):  # most values are, and the check below is slow
-        return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         parts = {
             key: _shown(part, by_term=key in _BY_TERM)
             for key, part in value.items()
             if by_term or key not in _UNSHOWN
         }
         return {key: part for key, part in parts.items() if part}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_shown(part) for part in value]
     return value
 
