@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE
@@ -14,12 +15,12 @@ POLARITIES = (POSITIVE, NEGATIVE, NEUTRAL)
 
 def mapping(value: Any) -> Item:
     """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Item]:
     """The mappings of a list; anything else is left out."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def word(value: Any) -> str:
@@ -40,6 +41,8 @@ def polarity(value: Any) -> str | None:
     return name if name in POLARITIES else None
 
 
+# Every agent of a debate looks up the same few terms.
+@lru_cache(maxsize=4096)
 def key(term: str) -> str:
     """What two spellings of an aspect term share: letters and digits in lower case."""
     folded = unicodedata.normalize("NFC", term).lower()
