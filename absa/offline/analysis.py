@@ -195,21 +195,21 @@ class AnalysisCache:
     def __call__(
         self, text: str, lang: str | None, domain: str | None = None, given: Given = None
     ) -> Analysis:
-        """The analysis of a text, from the store or made now."""
+        """The analysis of a text, from the store or made now.
+
+        One at a time: the agents of Stage 1 ask for the same one at once, each in its own thread,
+        and computing it three times would take three times as long.
+        """
         key = (text, lang, domain, given)
         with self._lock:
-            known = self._known.get(key)
-            if known is not None:
+            if key in self._known:
                 self._known.move_to_end(key)
-                return known
-        made = self._read(text, lang, domain, given)
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = made
-                self._chars += len(text)
+                return self._known[key]
+            made = self._known[key] = self._read(text, lang, domain, given)
+            self._chars += len(text)
             while self._known and (
                 len(self._known) > self._max_texts or self._chars > self._max_chars
             ):
                 (old, *_), _ = self._known.popitem(last=False)
                 self._chars -= len(old)
-        return made
+            return made
