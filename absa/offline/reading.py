@@ -14,12 +14,12 @@ POLARITIES = (POSITIVE, NEGATIVE, NEUTRAL)
 
 
 def mapping(value: Any) -> Item:
-    """The value if it is a mapping, else an empty one."""
+    """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Item]:
-    """The mappings of a list; anything else is left out."""
+    """The JSON objects of a list; anything else is left out."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
