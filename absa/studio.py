@@ -17,7 +17,7 @@ from absa.config import load_settings
 from graph import build, build_switchable
 from graph.build import Graph
 from nodes.assets import data_dir
-from nodes.language import kiwi
+from nodes.morphemes import kiwi
 from schemas.settings import MemorySettings, PipelineSettings
 
 _GIVEN = os.environ.get("ABSA_CONFIG") or None

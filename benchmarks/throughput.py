@@ -24,7 +24,7 @@ from absa.backends import make_backend
 from absa.runs import Progress, RunPlan, run
 from absa.runs.loop import run_in_quick_loop
 from benchmarks.answers import ANSWERS, CALLS, CRITICAL_PATH, TEXT, DelayedBackend
-from nodes.language import kiwi
+from nodes.morphemes import kiwi
 from schemas.backend import Backend
 from schemas.settings import BackendSettings, Settings
 

@@ -11,13 +11,9 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
-from threading import Lock
-from typing import TYPE_CHECKING
 
 from nodes import assets
-
-if TYPE_CHECKING:
-    from kiwipiepy import Kiwi
+from nodes.morphemes import kiwi
 
 # Korean reviews quote English product names, so a fifth of the letters being Hangul is enough.
 _KOREAN_SHARE = 0.2
@@ -35,24 +31,6 @@ _ENGLISH_SUBJECT = re.compile(
     r"|could|can|needs|needed|has|had)\b",
     re.IGNORECASE,
 )
-
-
-_LOADING = Lock()
-
-
-def kiwi() -> Kiwi:
-    """The Korean morphological analyser, loaded once and only when Korean is met."""
-    # Three agents may meet the first Korean text at once; `cache` alone would load it three times.
-    with _LOADING:
-        return _load_kiwi()
-
-
-@cache
-def _load_kiwi() -> Kiwi:
-    from kiwipiepy import Kiwi
-
-    # The dictionaries of proper nouns, phrases and typos take two thirds of the loading time.
-    return Kiwi(num_workers=1, load_default_dict=False, load_multi_dict=False, load_typo_dict=False)
 
 
 def detect(text: str) -> str:

@@ -18,6 +18,7 @@ from absa.cli.options import (
     print_json,
     settings_from,
 )
+from nodes.morphemes import load_aside
 
 if TYPE_CHECKING:
     from graph.build import Graph
@@ -86,6 +87,8 @@ def analyze(
     """Analyse what is given and print it."""
     if (text is None) == (file is None):
         raise UsageError("give a TEXT, - for standard input, or --file FILE; one of them")
+    if text is not None and any("가" <= letter <= "힣" for letter in text):
+        load_aside()
     settings = settings_from(config, sets)
     known = {
         "lang": lang or None,

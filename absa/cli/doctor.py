@@ -94,7 +94,7 @@ def _folder(name: str) -> Finding:
 
 
 def _korean() -> Finding:
-    from nodes.language import kiwi
+    from nodes.morphemes import kiwi
 
     start = time.perf_counter()
     try:

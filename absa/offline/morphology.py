@@ -6,7 +6,7 @@ import re
 
 from absa.offline.english import EMOTION_RE
 from absa.offline.model import Token
-from nodes.language import kiwi
+from nodes.morphemes import kiwi
 
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
 _PIECE = 160

@@ -1,0 +1,120 @@
+"""Kiwi, the Korean morphological analyser: loaded once, and only when Korean is met."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+
+class Morpheme(NamedTuple):
+    """What is used of Kiwi's tokens, as it can be sent from one process to another."""
+
+    form: str
+    lemma: str
+    tag: str
+    start: int
+    len: int
+
+
+class Analyser(Protocol):
+    """What is used of Kiwi."""
+
+    def tokenize(self, text: str) -> Sequence[Morpheme]:
+        """The likeliest morphemes of a text."""
+
+    def analyze(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
+        """The `top_n` likeliest readings of a text, each with its score."""
+
+
+_loading = threading.Lock()
+_analyser: Analyser | None = None
+
+
+def kiwi() -> Analyser:
+    """The analyser."""
+    global _analyser
+    # Three agents may meet the first Korean text at once, and it is to be loaded once.
+    with _loading:
+        if _analyser is None:
+            _analyser = _loaded()
+        return _analyser
+
+
+def _loaded() -> Analyser:
+    from kiwipiepy import Kiwi
+
+    # The dictionaries of proper nouns, phrases and typos take two thirds of the loading time.
+    analyser: Analyser = Kiwi(
+        num_workers=1, load_default_dict=False, load_multi_dict=False, load_typo_dict=False
+    )
+    return analyser
+
+
+def load_aside() -> None:
+    """Load Kiwi in a process of its own, and ask it there, while this one imports the graph.
+
+    Each takes about a second, and Kiwi holds the interpreter's lock while it loads: a thread
+    would save nothing. For a command that reads one text; over many, asking costs more than this
+    saves. Does nothing where a fork is not safe.
+    """
+    global _analyser
+    if sys.platform != "linux" or threading.active_count() > 1:
+        return
+    with _loading:
+        if _analyser is None:
+            _analyser = _Aside()
+
+
+class _Aside:
+    """Kiwi in a child process, which ends with this one."""
+
+    def __init__(self) -> None:
+        from multiprocessing import get_context
+
+        fork = get_context("fork")
+        self._line, there = fork.Pipe()
+        fork.Process(target=_serve, args=(there, self._line), daemon=True).start()
+        there.close()
+        self._asking = threading.Lock()
+        self._here: Analyser | None = None
+
+    def tokenize(self, text: str) -> Sequence[Morpheme]:
+        """The likeliest morphemes of a text."""
+        return self.analyze(text, top_n=1)[0][0]
+
+    def analyze(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
+        """The `top_n` likeliest readings of a text, each with its score."""
+        with self._asking:
+            if self._here is None:
+                try:
+                    return self._ask(text, top_n)
+                except (EOFError, OSError):
+                    # The child is gone. If it could not load Kiwi, the reason shows here as well.
+                    self._here = _loaded()
+            return self._here.analyze(text, top_n=top_n)
+
+    def _ask(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
+        self._line.send((text, top_n))
+        readings: Sequence[tuple[Sequence[Morpheme], float]] = self._line.recv()
+        return readings
+
+
+def _serve(line: Connection, others_end: Connection) -> None:
+    """What the child does: load Kiwi, answer until nobody can ask any more."""
+    others_end.close()  # or this process would keep its own line open
+    with suppress(EOFError, OSError, ImportError, KeyboardInterrupt):
+        analyser = _loaded()
+        while True:
+            text, top_n = line.recv()
+            line.send(
+                [
+                    ([Morpheme(m.form, m.lemma, str(m.tag), m.start, m.len) for m in found], score)
+                    for found, score in analyser.analyze(text, top_n=top_n)
+                ]
+            )
