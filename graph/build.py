@@ -284,7 +284,7 @@ class _Wiring:
         self._graph.add_conditional_edges(
             "intake", RouteStep(routing.finding_aspects), {"ate": "ate"}
         )
-        self._rule(stage1)
+        self._rule(stage1, with_settings=True)
         if self._with_memory:
             self._graph.add_node("recall", RecallStep(self._settings))
             self._graph.add_edge("stage1", "recall")

@@ -4,6 +4,7 @@
    contrast marker and fewer than two aspects were found, one more is taken from the other clause
    where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`. If none was found,
    both clauses must have a subject: a contrast with one side missing needs the other one.
+   Then those go that the model itself held unlikely, if its server tells (`min_name_probability`).
    Aspects that the user gave stand as they are: ATE was not asked, and nothing is added.
 2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without one is
    backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is kept apart.
@@ -16,25 +17,25 @@ from nodes.board import DEFAULT_CONFIDENCE, backfilled
 from nodes.language import Language, language
 from nodes.polarity import PolarityCounter
 from nodes.text import locate
+from nodes.thresholds import reaches
 from schemas.answers import AspectItem, AteAnswer, AtsaAnswer, Risk, Span, ValidatorAnswer
 from schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
+from schemas.settings import PipelineSettings
 from schemas.state import Stage1Update, State
 
 
-def stage1(state: State) -> Stage1Update:
+def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:
     """Merge the answers of Stage 1."""
     lang = language(state["lang"])
     given = state.get("given_aspects")
     if given is None:
-        aspects = merge_aspects(state["ate_answer"], state["text"], lang)
-        second = second_aspect(aspects, state["text"], lang)
+        least = pipeline.min_name_probability
+        aspects, second = found_aspects(state["ate_answer"], state["text"], lang, least)
     else:
         aspects, second = given_records(given, state["text"], lang), None
     validation = state.get("validator_answer")
-    if second is not None:
-        aspects = [*aspects, second]
-        if validation is not None:
-            validation = with_missing_second_aspect(validation, second)
+    if second is not None and validation is not None:
+        validation = with_missing_second_aspect(validation, second)
     counter = PolarityCounter()
     result = anchor(state["atsa_answer"], aspects, lang, counter)
     if validation is not None:
@@ -44,6 +45,29 @@ def stage1(state: State) -> Stage1Update:
         "stage1_validation": validation or ValidatorAnswer(),
         "counts": {**state["counts"], "stage1": counter.counts()},
     }
+
+
+def found_aspects(
+    answer: AteAnswer, text: str, lang: Language, least: float
+) -> tuple[list[AspectRecord], AspectRecord | None]:
+    """ATE's aspects under the rules, and which one the contrast added to them."""
+    merged = merge_aspects(answer, text, lang)
+    # Before the unlikely ones go: a side of the contrast that was named is not missing.
+    second = second_aspect(merged, text, lang)
+    likely = likely_aspects(merged, answer, lang, least)
+    return [*likely, *([second] if second else [])], second
+
+
+def likely_aspects(
+    aspects: list[AspectRecord], answer: AteAnswer, lang: Language, least: float
+) -> list[AspectRecord]:
+    """Without those whose name was less likely than that wherever the model wrote it."""
+    likely = {
+        lang.key(item.term)
+        for item in answer.aspects
+        if item.name_probability is None or reaches(item.name_probability, least)
+    }
+    return [aspect for aspect in aspects if lang.key(aspect.term) in likely]
 
 
 def merge_aspects(answer: AteAnswer, text: str, lang: Language) -> list[AspectRecord]:

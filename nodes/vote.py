@@ -1,16 +1,17 @@
 """`vote`: joint answers become one result; a tuple stays if enough of them found it.
 
 Each answer passes the merging rules of Stage 1. A single one (`protocol: single`) is its own
-majority.
+majority; of several, how many wrote a name says how likely it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 
 from nodes.language import Language, language
 from nodes.polarity import PolarityCounter
-from nodes.stage1 import anchor, given_records, merge_aspects, second_aspect
+from nodes.stage1 import anchor, found_aspects, given_records
 from nodes.text import grounded
 from nodes.thresholds import reaches
 from schemas.answers import (
@@ -18,6 +19,7 @@ from schemas.answers import (
     AteAnswer,
     AtsaAnswer,
     ExtractAnswer,
+    ExtractedTuple,
     SentimentItem,
     ValidatorAnswer,
 )
@@ -32,7 +34,8 @@ def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
     counter = PolarityCounter()
     answers = [answer for _, answer in sorted(state["extract_answers"].items(), key=_number)]
     given = state.get("given_aspects")
-    results = [read_extraction(answer, text, lang, counter, given) for answer in answers]
+    least = pipeline.min_name_probability if pipeline.protocol == "single" else 0.0
+    results = [read_extraction(a, text, lang, counter, given, least) for a in answers]
     return {
         "stage1_result": majority(results, pipeline.vote.threshold, text, lang),
         "stage1_validation": ValidatorAnswer(),
@@ -50,25 +53,47 @@ def read_extraction(
     lang: Language,
     counter: PolarityCounter,
     given: list[str] | None = None,
+    least: float = 0.0,
 ) -> StageResult:
     """A joint answer under the rules of Stage 1."""
-    terms = [t for t in answer.tuples if t.aspect_term]
+    names = [t.aspect_term if given is not None else thing_named(t) for t in answer.tuples]
     ate = AteAnswer(
         aspects=[
-            AspectItem(term=str(t.aspect_term), span=t.span, confidence=t.confidence) for t in terms
+            AspectItem(
+                term=name,
+                span=t.span,
+                confidence=t.confidence,
+                name_probability=t.name_probability,
+            )
+            for name, t in zip(names, answer.tuples, strict=True)
+            if name
         ]
     )
     atsa = AtsaAnswer(
         aspect_sentiments=[
-            SentimentItem(aspect_ref=t.aspect_term, **t.model_dump(exclude={"aspect_term", "span"}))
-            for t in answer.tuples
+            SentimentItem(
+                aspect_ref=name or t.aspect_term, **t.model_dump(exclude={"aspect_term", "span"})
+            )
+            for name, t in zip(names, answer.tuples, strict=True)
         ]
     )
     if given is not None:
         return anchor(atsa, given_records(given, text, lang), lang, counter)
-    aspects = merge_aspects(ate, text, lang)
-    second = second_aspect(aspects, text, lang)
-    return anchor(atsa, [*aspects, *([second] if second else [])], lang, counter)
+    aspects, _ = found_aspects(ate, text, lang, least)
+    return anchor(atsa, aspects, lang, counter)
+
+
+def thing_named(item: ExtractedTuple) -> str | None:
+    """The thing a tuple names, without what the tuple itself quotes as the judgement of it.
+
+    "great service", judged by "great", is the service; "tasty", judged by "tasty", names nothing.
+    Evidence that quotes the name among other words says nothing about it.
+    """
+    words, quoted = (item.aspect_term or "").split(), (item.evidence or "").lower().split()
+    if item.polarity == "neutral" or {word.lower() for word in words} < set(quoted):
+        return item.aspect_term
+    thing = list(dropwhile(lambda word: word.lower() in quoted, words))
+    return item.aspect_term if thing == words else " ".join(thing) or None
 
 
 Form = tuple[AspectRecord, Sentiment]

@@ -141,6 +141,8 @@ Confidence = Annotated[
     BeforeValidator(_confidence),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
 ]
+# A model is not asked for it: a server tells it of the tokens that the name was written in.
+NameProbability = SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]]
 # Offsets are computed from the words, so a model is never asked to count characters.
 OptionalSpan = SkipJsonSchema[Annotated[Span | None, BeforeValidator(_span)]]
 RevisedSpan = Annotated[
@@ -158,6 +160,9 @@ class Item(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    # The key that holds its name, where it matters how likely the model held it.
+    named_by: ClassVar[str | None] = None
+
 
 class Answer(Item):
     """A whole answer of one agent."""
@@ -171,9 +176,11 @@ class Answer(Item):
 class AspectItem(Item):
     """One aspect term that ATE found."""
 
+    named_by: ClassVar[str | None] = "term"
     term: Required
     span: OptionalSpan = None
     confidence: Confidence = None
+    name_probability: NameProbability = None
     rationale: SkipJsonSchema[Word] = None
 
 
@@ -389,11 +396,13 @@ class AtsaReviewAnswer(Answer):
 class ExtractedTuple(Item):
     """An aspect with its polarity, found in one go."""
 
+    named_by: ClassVar[str | None] = "aspect_term"
     aspect_term: Word = None
     span: OptionalSpan = None
     evidence: Word = None
     polarity: SpokenPolarity = None
     confidence: Confidence = None
+    name_probability: NameProbability = None
     is_implicit: SkipJsonSchema[Flag] = None
 
 

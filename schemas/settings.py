@@ -386,6 +386,9 @@ class PipelineSettings(_Section):
     enable_debate: Flag = True
     enable_debate_override: Flag = True
     enable_moderator: Flag = True
+    min_name_probability: Confidence = 0.4
+    """How likely a model must have held the name of an aspect that it lists, where its server tells
+    the probabilities of tokens; `protocol: vote` counts answers instead."""
     debate: DebateSettings = DebateSettings()
     override_profile: Literal["t0", "t1", "t2"] = "t0"
     """Where the values of `debate_override` that were not given explicitly come from.

@@ -9,8 +9,8 @@ from absa.api import build_graph
 from graph import build
 from nodes.language import language
 from nodes.polarity import PolarityCounter
-from nodes.vote import majority, read_extraction
-from schemas.answers import ExtractAnswer
+from nodes.vote import majority, read_extraction, thing_named
+from schemas.answers import ExtractAnswer, ExtractedTuple
 from schemas.backend import Ask, Reply
 from schemas.settings import PipelineSettings, VoteSettings
 
@@ -54,6 +54,46 @@ def result(answer: dict):
 
 def pairs(output) -> set[tuple[str, str]]:
     return {(t.aspect_term, t.polarity) for t in output.final_result.final_tuples}
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence", "thing"),
+    [
+        ("service", "great", "service"),
+        ("great service", "great", "service"),
+        ("Great service", "great", "service"),
+        ("great service", "really great", "service"),
+        # Quoted among other words, or not at all, the name stands.
+        ("service", "great service", "service"),
+        ("hot dogs", "these hot dogs are bad", "hot dogs"),
+        ("hot dogs", "bad", "hot dogs"),
+        ("hot dogs", None, "hot dogs"),
+        # Its own judgement names nothing.
+        ("tasty", "tasty", None),
+        ("맛있는 음식", "맛있는", "음식"),
+        (None, "tasty", None),
+    ],
+)
+def test_a_judgement_is_not_part_of_the_name(name, evidence, thing):
+    item = {"aspect_term": name, "evidence": evidence, "polarity": "positive"}
+    assert thing_named(ExtractedTuple.model_validate(item)) == thing
+
+
+def test_what_is_only_mentioned_may_be_its_own_evidence():
+    item = {"aspect_term": "menu", "evidence": "menu", "polarity": "neutral"}
+    assert thing_named(ExtractedTuple.model_validate(item)) == "menu"
+
+
+def test_a_sentiment_follows_the_name_and_one_about_nothing_is_kept_apart():
+    said = [
+        {"aspect_term": "좋은 사용감", "evidence": "좋은", "polarity": "positive"},
+        {"aspect_term": "비싸요", "evidence": "비싸요", "polarity": "negative"},
+    ]
+    read = result({"tuples": said})
+    assert [(a.term, a.sentiments[0].polarity) for a in read.aspects][:1] == [
+        ("사용감", "positive")
+    ]
+    assert [u.aspect_term for u in read.unanchored] == ["비싸요"]
 
 
 def test_single_is_one_call_under_the_merging_rules_of_stage_1():

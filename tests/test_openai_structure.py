@@ -316,7 +316,7 @@ def test_server_that_knows_one_way_only_is_asked_in_it(mode: str, ask: AskFn) ->
         (
             "https://api.openai.com/v1",
             "o3-mini",
-            Dialect(unsent=frozenset({"temperature"}), limit="max_completion_tokens"),
+            Dialect(unsent=frozenset({"temperature", "logprobs"}), limit="max_completion_tokens"),
         ),
         ("https://api.deepseek.com", "deepseek-chat", Dialect("json_object")),
         ("http://localhost:11434/v1", "gpt-3.5-turbo", Dialect()),

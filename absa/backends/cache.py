@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from absa.backends.likelihood import named
 from absa.database import Database
 from schemas.answers import Answer, read_answer
 from schemas.backend import Ask, Backend, Reply
@@ -42,8 +43,8 @@ def default_path() -> Path:
 
 
 @cache
-def _schema_of(answer: type[Answer]) -> str:
-    return json.dumps(answer.model_json_schema(), sort_keys=True)
+def _asked_for(answer: type[Answer]) -> str:
+    return json.dumps([answer.model_json_schema(), named(answer)], sort_keys=True)
 
 
 class AnswerKeys:
@@ -75,7 +76,7 @@ class AnswerKeys:
             question.seed_offset,
             question.temperature,
             question.prompt_sha256,
-            _schema_of(question.answer),
+            _asked_for(question.answer),
         ]
         if not self.shared:
             parts.append(self.owner(question))

@@ -25,7 +25,7 @@ from absa.backends.chat import Clients, Role, Tally
 from absa.backends.faults import Wait, explain, is_hopeless, is_refusal, is_transient, status_of
 from absa.backends.keys import OPENAI_URL, Key, Keys
 from absa.backends.servers import Servers
-from absa.backends.talk import SHOWN, Call, Outcome, conversation, ran_out, read, said
+from absa.backends.talk import SHOWN, Call, Outcome, conversation, ran_out, read, said, weighed
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError
 from schemas.settings import BackendSettings, RoleSettings
@@ -143,6 +143,7 @@ class OpenAIBackend:
         self._watch(call, text, message)
 
         reading = read(text, question.answer)
+        read_from: Outcome = message
         if reading.why is not None:
             why = self._keys.hide(reading.why)
             shown = (AIMessage(text[:4000]),) if text.strip() else ()
@@ -157,7 +158,7 @@ class OpenAIBackend:
                 notes.append(f"repaired: {why}; the first answer was: {before}")
                 if repaired.why:
                     notes.append(f"not repaired: {self._keys.hide(repaired.why)}")
-                reading = repaired
+                reading, read_from = repaired, outcome
             elif reading.output is not None:
                 notes.append(f"not repaired: {why}")
             elif second is None and isinstance(outcome, Exception):
@@ -172,7 +173,7 @@ class OpenAIBackend:
             unsent |= {"max_tokens"}
         notes += [f"{name} not sent: {role.model} does not take it" for name in sorted(unsent)]
         return Reply(
-            output=reading.output or {},
+            output=weighed(reading, question.answer, read_from),
             backend=self.name,
             model=role.model,
             seed=None if "seed" in unsent else role.seed,

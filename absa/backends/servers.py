@@ -30,7 +30,7 @@ Mode = Literal["json_schema", "tool", "json_object", "text"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 """Ways to ask for structure, the strictest first."""
 
-PARAMETERS = ("temperature", "seed")
+PARAMETERS = ("temperature", "seed", "logprobs")
 _LIMITS: tuple[str | None, ...] = ("max_tokens", "max_completion_tokens", None)
 """What servers call the longest answer; the last resort is not to send it."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from absa.backends import wire
+from absa.backends import likelihood, wire
 from absa.backends.chat import Role, Tally
 from absa.backends.servers import Dialect
 from schemas.answers import Answer
@@ -34,7 +35,13 @@ class Call:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What asks for structure, in this dialect."""
+        """What asks for structure, in this dialect, and for the probabilities of names."""
+        # Text is the last resort: nothing is in it that could be refused.
+        refused = "logprobs" in self.dialect.unsent or self.dialect.mode == "text"
+        weigh = not refused and likelihood.named(self.answer) is not None
+        return {**self._structure(), **({"logprobs": True} if weigh else {})}
+
+    def _structure(self) -> dict[str, Any]:
         match self.dialect.mode:
             case "json_schema":
                 return {"response_format": wire.response_format(self.answer)}
@@ -77,6 +84,13 @@ def said(outcome: Outcome, tally: Tally) -> str | None:
     for broken in outcome.invalid_tool_calls:
         return broken["args"] or ""
     return str(outcome.text) or outcome.additional_kwargs.get("refusal") or ""
+
+
+def weighed(reading: Reading, answer: type[Answer], outcome: Outcome) -> dict[str, Any]:
+    """What was read, with how likely the model held the names in it, if the server told."""
+    told = outcome.response_metadata.get("logprobs") if isinstance(outcome, AIMessage) else None
+    tokens = told.get("content") if isinstance(told, Mapping) else None
+    return likelihood.with_probabilities(reading.output or {}, answer, tokens)
 
 
 def ran_out(outcome: Outcome) -> bool:
