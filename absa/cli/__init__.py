@@ -101,7 +101,9 @@ def run(args: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        code = _explain(error)
+        # Python wraps an interrupt that comes while a class is being made.
+        interrupted = isinstance(error.__cause__, KeyboardInterrupt)
+        code = INTERRUPTED if interrupted else _explain(error)
         if code is None:
             raise
     if code == INTERRUPTED:
