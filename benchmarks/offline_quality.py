@@ -168,11 +168,11 @@ def qualities(folder: Path) -> Json:
 
 def speeds(folder: Path) -> Json:
     """Stage 1 alone, the whole graph, and the first answer of a new process."""
-    named = {"en": folder / "mams.jsonl", "ko": folder / "mabsa_ko.jsonl"}
+    files = {name: folder / f"{name}.jsonl" for name in PAIRS}
     return {
-        **{f"stage1_{lang}_per_s": round(stage1_rate(data)) for lang, data in named.items()},
+        "stage1_per_s": {name: round(stage1_rate(data)) for name, data in files.items()},
         "goal_stage1_per_s": 300,
-        **{f"debate_{lang}_per_s": round(debate_rate(data), 1) for lang, data in named.items()},
+        "debate_per_s": {name: round(debate_rate(data), 1) for name, data in files.items()},
         "goal_debate_per_s": 60,
         "analyze_en_s": round(start_up("The battery is great but the screen is dim."), 2),
         "analyze_ko_s": round(start_up("사용감은 좋지만 가격은 비싸요."), 2),

@@ -83,10 +83,41 @@ def test_tokens_without_bytes_are_taken_by_their_text():
     assert output["aspects"][0]["name_probability"] == 0.5
 
 
-@pytest.mark.parametrize("told", [None, []])
-def test_without_tokens_nothing_is_added(told: list[dict[str, Any]] | None):
+def test_a_name_that_was_read_otherwise_does_not_cost_the_next_its_probability():
+    told = tokens(('{"aspects":[{"term":"', 1.0), ("price", 0.5), ('"}]}', 1.0))
+    output = with_probabilities({"aspects": [{"term": "cost"}, {"term": "price"}]}, AteAnswer, told)
+    assert output["aspects"] == [{"term": "cost"}, {"term": "price", "name_probability": 0.5}]
+
+
+PRICE = {"token": '{"aspects":[{"term":"price"}]}', "bytes": None}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        [],
+        {},
+        "no list",
+        ["price"],
+        [PRICE],
+        [{**PRICE, "logprob": None}],
+        [{**PRICE, "logprob": "high"}],
+        [{**PRICE, "logprob": math.nan}],
+        [{**PRICE, "bytes": [999], "logprob": -0.1}],
+        [{"token": '{"aspects":[{"term":"pr\\ice"}]}', "logprob": -0.1}],
+        [{"logprob": -0.1}],
+    ],
+)
+def test_what_a_server_tells_otherwise_costs_nothing(told: Any):
     read = {"aspects": [{"term": "price"}]}
     assert with_probabilities(read, AteAnswer, told) == read
+
+
+def test_an_impossible_token_is_a_probability_of_zero():
+    told = [{**PRICE, "logprob": -math.inf}]
+    output = with_probabilities({"aspects": [{"term": "price"}]}, AteAnswer, told)
+    assert output["aspects"][0]["name_probability"] == 0.0
 
 
 def test_names_are_weighed_where_aspects_are_found_and_nowhere_else():

@@ -46,6 +46,7 @@ _WHY_NOT = {
     "pipeline.enable_debate": "reviewers are shown what the debate said",
     "pipeline.enable_validator": "the other agents are shown what the Validator said",
     "pipeline.enable_stage2": "it takes agents out: that is a configuration (abl_no_stage2)",
+    "pipeline.min_name_probability": "the debate is shown the aspects that it leaves",
     "pipeline.protocol": "another protocol asks other questions",
     "pipeline.conflict_review.": "the arbiter would have been asked, or not",
     "pipeline.vote.": "the vote would have asked other questions",

@@ -39,24 +39,33 @@ def named(answer: type[Answer]) -> Named | None:
 
 
 def with_probabilities(
-    output: Mapping[str, Any], answer: type[Answer], tokens: Sequence[Mapping[str, Any]] | None
+    output: Mapping[str, Any], answer: type[Answer], tokens: Any
 ) -> dict[str, Any]:
     """The output with the probability of each name, where the server tells those of its tokens."""
     where = named(answer)
     if where is None or not tokens:
         return dict(output)
-    written = _written(tokens, where.name)
-    return {**output, where.items: [_weighed(i, where.name, written) for i in output[where.items]]}
+    try:
+        written = list(_written(tokens, where.name))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # Told in a way of its own: what the model said is worth more than how likely it was.
+        return dict(output)
+    return {**output, where.items: list(_weighed(output.get(where.items, []), where.name, written))}
 
 
-def _weighed(item: Any, name: str, written: Iterator[tuple[str, float]]) -> Any:
-    """An item with the probability of its name; items come in the order they were written in."""
-    if not isinstance(item, Mapping):
-        return item
-    for value, probability in written:
-        if value == item.get(name):
-            return {**item, PROBABILITY: round(probability, 4)}
-    return item
+def _weighed(
+    items: Sequence[Any], name: str, written: Sequence[tuple[str, float]]
+) -> Iterator[Any]:
+    """The items, those whose name was found among what was written with its probability."""
+    begin = 0
+    for item in items:
+        wanted = item.get(name) if isinstance(item, Mapping) else None
+        at = next((i for i in range(begin, len(written)) if written[i][0] == wanted), None)
+        if at is None:
+            yield item
+        else:
+            begin = at + 1
+            yield {**item, PROBABILITY: round(written[at][1], 4)}
 
 
 def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, float]]:
@@ -71,5 +80,7 @@ def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[s
     )
     for match in found:
         first, last = bisect_right(ends, match.start(1) + 1), bisect_left(ends, match.end(1) - 1)
-        said = sum(float(token["logprob"]) for token in tokens[first : last + 1])
+        said = math.fsum(token["logprob"] for token in tokens[first : last + 1])
+        if math.isnan(said):
+            raise ValueError("a probability that is none")
         yield json.loads(match[1].decode("utf-8", "replace")), math.exp(min(said, 0.0))
