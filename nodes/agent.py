@@ -126,9 +126,7 @@ def encodable(output: dict[str, Any]) -> dict[str, Any]:
 
 # What models are not shown: places are computed from the words, a model's confidence says little to
 # another one, and the judge's edits are among the hints.
-_UNSHOWN = frozenset(
-    {"span", "confidence", "name_probability", "weight", "provenance_hint", "final_patch"}
-)
+_UNSHOWN = frozenset({"span", "confidence", "weight", "provenance_hint", "final_patch"})
 # Keyed by aspect terms, which may be any word.
 _BY_TERM = frozenset({"aspect_hints"})
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from nodes.apply_reviews import NOT_CORRECTIONS
 from nodes.language import language
 from nodes.text import grounded, locate
+from nodes.vote import thing_named
 from schemas.answers import (
     Answer,
     AteReviewAnswer,
@@ -143,7 +144,9 @@ def _stage1(output: FinalOutput) -> Iterator[Voice]:
                 confidence=item.confidence,
             )
     extracted = list(_answers(output, "extract", ExtractAnswer))
-    said = Counter((t.aspect_term, t.polarity) for answer in extracted for t in answer.tuples)
+    said = Counter(
+        (thing_named(t) or t.aspect_term, t.polarity) for answer in extracted for t in answer.tuples
+    )
     for (term, polarity), times in said.items():
         who = f"{times} of {len(extracted)} calls" if len(extracted) > 1 else "the model"
         yield Voice(stage="stage1", who=who, aspect=term, says=polarity or "no polarity")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -68,7 +69,8 @@ def load_aside() -> None:
         return
     with _loading:
         if _analyser is None:
-            _analyser = _Aside()
+            with suppress(OSError):  # no process to be had
+                _analyser = _Aside()
 
 
 class _Aside:
@@ -108,7 +110,10 @@ class _Aside:
 def _serve(line: Connection, others_end: Connection) -> None:
     """What the child does: load Kiwi, answer until nobody can ask any more."""
     others_end.close()  # or this process would keep its own line open
-    with suppress(EOFError, OSError, ImportError, KeyboardInterrupt):
+    # An interrupt is for the command, with which this process ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever goes wrong here goes wrong again, and is told, where it is asked for.
+    with suppress(Exception):
         analyser = _loaded()
         while True:
             text, top_n = line.recv()

@@ -52,9 +52,9 @@ def found_aspects(
 ) -> tuple[list[AspectRecord], AspectRecord | None]:
     """ATE's aspects under the rules, and which one the contrast added to them."""
     merged = merge_aspects(answer, text, lang)
-    # Before the unlikely ones go: a side of the contrast that was named is not missing.
-    second = second_aspect(merged, text, lang)
     likely = likely_aspects(merged, answer, lang, least)
+    # A side of the contrast that was named, however unlikely, is not the one that is missing.
+    second = second_aspect(merged, text, lang) if likely == merged else None
     return [*likely, *([second] if second else [])], second
 
 

@@ -7,10 +7,9 @@ majority; of several, how many wrote a name says how likely it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import dropwhile
 
 from nodes.language import Language, language
-from nodes.polarity import PolarityCounter
+from nodes.polarity import PolarityCounter, read
 from nodes.stage1 import anchor, found_aspects, given_records
 from nodes.text import grounded
 from nodes.thresholds import reaches
@@ -63,7 +62,8 @@ def read_extraction(
                 term=name,
                 span=t.span,
                 confidence=t.confidence,
-                name_probability=t.name_probability,
+                # Of the name as it was written: of a part of it nothing is known.
+                name_probability=t.name_probability if name == t.aspect_term else None,
             )
             for name, t in zip(names, answer.tuples, strict=True)
             if name
@@ -71,9 +71,7 @@ def read_extraction(
     )
     atsa = AtsaAnswer(
         aspect_sentiments=[
-            SentimentItem(
-                aspect_ref=name or t.aspect_term, **t.model_dump(exclude={"aspect_term", "span"})
-            )
+            SentimentItem(aspect_ref=name, **t.model_dump(exclude={"aspect_term", "span"}))
             for name, t in zip(names, answer.tuples, strict=True)
         ]
     )
@@ -84,16 +82,21 @@ def read_extraction(
 
 
 def thing_named(item: ExtractedTuple) -> str | None:
-    """The thing a tuple names, without what the tuple itself quotes as the judgement of it.
+    """The thing a tuple names, without the judgement of it that the tuple itself quotes.
 
-    "great service", judged by "great", is the service; "tasty", judged by "tasty", names nothing.
-    Evidence that quotes the name among other words says nothing about it.
+    "great service", judged by "really great", is the service; "tasty", judged by "tasty", names
+    nothing. What is only mentioned may be its own evidence.
     """
     words, quoted = (item.aspect_term or "").split(), (item.evidence or "").lower().split()
-    if item.polarity == "neutral" or {word.lower() for word in words} < set(quoted):
+    lowered = [word.lower() for word in words]
+    if read(item.polarity).value == "neutral":
         return item.aspect_term
-    thing = list(dropwhile(lambda word: word.lower() in quoted, words))
-    return item.aspect_term if thing == words else " ".join(thing) or None
+    if len(words) == 1 and lowered == quoted:
+        return None
+    for size in range(len(words) - 1, 0, -1):
+        if quoted[-size:] == lowered[:size]:
+            return " ".join(words[size:])
+    return item.aspect_term
 
 
 Form = tuple[AspectRecord, Sentiment]

@@ -63,8 +63,12 @@ def pairs(output) -> set[tuple[str, str]]:
         ("great service", "great", "service"),
         ("Great service", "great", "service"),
         ("great service", "really great", "service"),
-        # Quoted among other words, or not at all, the name stands.
+        # Evidence that only shares a word with the name, or quotes it, leaves it as it is.
         ("service", "great service", "service"),
+        ("customer service", "customer service", "customer service"),
+        ("battery life", "battery dies quickly", "battery life"),
+        ("ice cream", "ice cold", "ice cream"),
+        ("배송 기사", "배송 빨라요", "배송 기사"),
         ("hot dogs", "these hot dogs are bad", "hot dogs"),
         ("hot dogs", "bad", "hot dogs"),
         ("hot dogs", None, "hot dogs"),
@@ -79,8 +83,9 @@ def test_a_judgement_is_not_part_of_the_name(name, evidence, thing):
     assert thing_named(ExtractedTuple.model_validate(item)) == thing
 
 
-def test_what_is_only_mentioned_may_be_its_own_evidence():
-    item = {"aspect_term": "menu", "evidence": "menu", "polarity": "neutral"}
+@pytest.mark.parametrize("neutral", ["neutral", "Neutral", "neu"])
+def test_what_is_only_mentioned_may_be_its_own_evidence(neutral):
+    item = {"aspect_term": "menu", "evidence": "menu", "polarity": neutral}
     assert thing_named(ExtractedTuple.model_validate(item)) == "menu"
 
 
@@ -93,7 +98,7 @@ def test_a_sentiment_follows_the_name_and_one_about_nothing_is_kept_apart():
     assert [(a.term, a.sentiments[0].polarity) for a in read.aspects][:1] == [
         ("사용감", "positive")
     ]
-    assert [u.aspect_term for u in read.unanchored] == ["비싸요"]
+    assert [u.evidence for u in read.unanchored] == ["비싸요"]
 
 
 def test_single_is_one_call_under_the_merging_rules_of_stage_1():

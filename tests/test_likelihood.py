@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from openai_server import Body, Response, fails, says, serve
+from openai_server import Body, Response, calls_tool, fails, says, serve
 from scripted import ate, atsa, decide, pairs, pipeline, said
 
 from absa.backends.likelihood import named, with_probabilities
@@ -89,6 +89,29 @@ def test_a_name_that_was_read_otherwise_does_not_cost_the_next_its_probability()
     assert output["aspects"] == [{"term": "cost"}, {"term": "price", "name_probability": 0.5}]
 
 
+def test_a_draft_among_the_thoughts_is_not_the_answer():
+    told = tokens(
+        ('<think>{"term":"', 1.0),
+        ("price", 0.1),
+        ('"} or "term":"\\d"</think>{"aspects":[{"term":"', 1.0),
+        ("price", 0.9),
+        ('"}]}', 1.0),
+    )
+    output = with_probabilities({"aspects": [{"term": "price"}]}, AteAnswer, told)
+    assert output["aspects"][0]["name_probability"] == 0.9
+
+
+def test_a_number_that_the_model_made_up_is_none():
+    read = {"aspects": [{"term": "price", "name_probability": 0.01}]}
+    assert with_probabilities(read, AteAnswer, None) == {"aspects": [{"term": "price"}]}
+
+
+@pytest.mark.parametrize("items", [5, True, "none", None, {"term": "price"}])
+def test_what_is_no_list_stays_as_it_was_said(items: Any):
+    told = tokens(('{"aspects":[{"term":"price"}]}', 0.5))
+    assert with_probabilities({"aspects": items}, AteAnswer, told) == {"aspects": items}
+
+
 PRICE = {"token": '{"aspects":[{"term":"price"}]}', "bytes": None}
 
 
@@ -105,6 +128,7 @@ PRICE = {"token": '{"aspects":[{"term":"price"}]}', "bytes": None}
         [{**PRICE, "logprob": "high"}],
         [{**PRICE, "logprob": math.nan}],
         [{**PRICE, "bytes": [999], "logprob": -0.1}],
+        [{"bytes": 10**12, "logprob": -0.1}],
         [{"token": '{"aspects":[{"term":"pr\\ice"}]}', "logprob": -0.1}],
         [{"logprob": -0.1}],
     ],
@@ -173,10 +197,17 @@ def test_they_are_not_asked_for_where_nothing_is_named():
         assert "logprobs" not in server.requests[0]
 
 
-def test_a_server_that_refuses_to_tell_is_asked_without_and_the_record_says_so():
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        fails(400, "logprobs are not supported with this model"),
+        fails(403, "You are not allowed to request logprobs from this model"),
+    ],
+)
+def test_a_server_that_refuses_to_tell_is_asked_without_and_the_record_says_so(refusal: Response):
     def rule(request: Body) -> Response:
         if "logprobs" in request:
-            return fails(400, "logprobs are not supported with this model")
+            return refusal
         return says({"aspects": [{"term": "price", "confidence": 0.9}]})
 
     with serve() as server:
@@ -187,6 +218,25 @@ def test_a_server_that_refuses_to_tell_is_asked_without_and_the_record_says_so()
     assert (first.attempts, second.attempts) == (2, 1)
     assert second.output["aspects"] == [{"term": "price", "confidence": 0.9}]
     assert "logprobs not sent: m does not take it" in second.notes
+
+
+def test_a_server_that_does_not_say_what_it_refuses_is_asked_by_tool():
+    answer = {"aspects": [{"term": "price", "confidence": 0.9}]}
+    with serve() as server:
+        server.rule = lambda request: (
+            fails(422, "no") if "logprobs" in request else calls_tool(answer)
+        )
+        assert backend_at(server.url).ask(asked()).output == answer
+        assert "tools" in server.requests[-1]
+
+
+def test_agents_that_name_nothing_do_not_miss_it():
+    with serve() as server:
+        server.script = [fails(400, "no logprobs here"), says({"aspects": []})]
+        server.rule = lambda _: says({"proposed_edits": []})
+        backend = backend_at(server.url)
+        backend.ask(asked())
+        assert backend.ask(asked(TurnAnswer)).notes == ()
 
 
 # The rule that uses it --------------------------------------------------------------------------
@@ -217,6 +267,17 @@ def test_an_unlikely_side_of_a_contrast_is_not_put_back_as_a_missing_one():
     text = "The soup was good, but the wine was bad."
     assert found(("soup", 0.9), text=text) == ["soup", "wine"]
     assert found(("soup", 0.9), ("wine", 0.1), text=text) == ["soup"]
+
+
+def test_an_unlikely_aspect_takes_what_the_contrast_would_have_added_with_it():
+    assert found(("soup", 0.1), text="Loved the soup but the wine was bad.") == []
+
+
+def test_of_a_part_of_a_name_no_probability_is_known():
+    tuples = [{"aspect_term": "great soup", "evidence": "great", "name_probability": 0.2}]
+    answer = ExtractAnswer.model_validate({"tuples": [{**tuples[0], "polarity": "positive"}]})
+    result = read_extraction(answer, TEXT, EN, PolarityCounter(), least=0.4)
+    assert [aspect.term for aspect in result.aspects] == ["soup"]
 
 
 def test_what_was_said_of_an_unlikely_aspect_is_kept_apart():

@@ -1,8 +1,8 @@
 """The answer cache: a call that was answered once is not asked again.
 
-Keyed by model, parameters, seed, prompt and answer schema, shared between runs. Each answer also
-remembers which call of which run paid for it: when that very call comes again, after a crash, it is
-given back as it was; to anyone else it is a cache hit, which costs nothing.
+Keyed by model, parameters, seed, prompt and what is asked for, shared between runs. Each answer
+also remembers which call of which run paid for it: when that very call comes again, after a crash,
+it is given back as it was; to anyone else it is a cache hit, which costs nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def default_path() -> Path:
 
 @cache
 def _asked_for(answer: type[Answer]) -> str:
-    return json.dumps([answer.model_json_schema(), named(answer)], sort_keys=True)
+    schema = json.dumps(answer.model_json_schema(), sort_keys=True)
+    return f"{schema} {where}" if (where := named(answer)) else schema
 
 
 class AnswerKeys:

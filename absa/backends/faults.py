@@ -106,7 +106,9 @@ def is_refusal(error: Exception) -> bool:
         return False
     if isinstance(error, TypeError):  # the SDK refuses arguments an endpoint does not have
         return any(f"'{name}'" in str(error) for name in PARAMETERS)
-    return status_of(error) in REFUSALS
+    # OpenAI forbids to ask its reasoning models for probabilities, as it forbids a key a model.
+    forbidden = status_of(error) == 403 and "logprobs" in str(error)
+    return forbidden or status_of(error) in REFUSALS
 
 
 def explain(error: Exception, key: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from schemas.answers import Answer, Item
 
 PROBABILITY = "name_probability"
+_THOUGHTS_END = re.compile(rb"</think(?:ing)?>")
 
 
 class Named(NamedTuple):
@@ -43,14 +45,15 @@ def with_probabilities(
 ) -> dict[str, Any]:
     """The output with the probability of each name, where the server tells those of its tokens."""
     where = named(answer)
-    if where is None or not tokens:
+    items = output.get(where.items) if where else None
+    if where is None or not isinstance(items, list):
         return dict(output)
     try:
-        written = list(_written(tokens, where.name))
+        written = list(_written(tokens or (), where.name))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         # Told in a way of its own: what the model said is worth more than how likely it was.
-        return dict(output)
-    return {**output, where.items: list(_weighed(output.get(where.items, []), where.name, written))}
+        written = []
+    return {**output, where.items: list(_weighed(items, where.name, written))}
 
 
 def _weighed(
@@ -59,28 +62,37 @@ def _weighed(
     """The items, those whose name was found among what was written with its probability."""
     begin = 0
     for item in items:
-        wanted = item.get(name) if isinstance(item, Mapping) else None
-        at = next((i for i in range(begin, len(written)) if written[i][0] == wanted), None)
-        if at is None:
+        if not isinstance(item, Mapping):
             yield item
-        else:
+            continue
+        # A number that the model made up is none.
+        said = {key: value for key, value in item.items() if key != PROBABILITY}
+        at = next((i for i in range(begin, len(written)) if written[i][0] == said.get(name)), None)
+        if at is not None:
             begin = at + 1
-            yield {**item, PROBABILITY: round(written[at][1], 4)}
+            said[PROBABILITY] = round(written[at][1], 4)
+        yield said
 
 
 def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, float]]:
     """The values of a key in the order of writing, each with the probability of its tokens.
 
-    In bytes: a token may hold half a letter.
+    In bytes: a token may hold half a letter. After the thoughts: a draft is not the answer.
     """
-    pieces = [bytes(t.get("bytes") or str(t["token"]).encode()) for t in tokens]
+    pieces = [_bytes_of(token) for token in tokens]
     ends = list(accumulate(map(len, pieces)))
-    found = re.finditer(
-        rb'"%s"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(name.encode()), b"".join(pieces)
-    )
-    for match in found:
+    text = b"".join(pieces)
+    thoughts = [match.end() for match in _THOUGHTS_END.finditer(text)]
+    value = re.compile(rb'"%s"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(name.encode()))
+    for match in value.finditer(text, thoughts[-1] if thoughts else 0):
         first, last = bisect_right(ends, match.start(1) + 1), bisect_left(ends, match.end(1) - 1)
         said = math.fsum(token["logprob"] for token in tokens[first : last + 1])
         if math.isnan(said):
             raise ValueError("a probability that is none")
-        yield json.loads(match[1].decode("utf-8", "replace")), math.exp(min(said, 0.0))
+        with suppress(ValueError):  # no JSON, so it was not read either
+            yield json.loads(match[1].decode("utf-8", "replace")), math.exp(min(said, 0.0))
+
+
+def _bytes_of(token: Mapping[str, Any]) -> bytes:
+    told = token.get("bytes")
+    return bytes(told) if isinstance(told, list) else str(token["token"]).encode()

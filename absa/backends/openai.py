@@ -169,6 +169,8 @@ class OpenAIBackend:
         if call.dialect.mode != "json_schema":
             notes.append(f"asked by {call.dialect.mode}: the server takes no JSON schema")
         unsent = call.dialect.unsent | tally.unsent
+        if not call.has_names:
+            unsent -= {"logprobs"}
         if role.max_tokens and call.dialect.limit is None:
             unsent |= {"max_tokens"}
         notes += [f"{name} not sent: {role.model} does not take it" for name in sorted(unsent)]

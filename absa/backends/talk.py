@@ -36,10 +36,23 @@ class Call:
     @property
     def options(self) -> dict[str, Any]:
         """What asks for structure, in this dialect, and for the probabilities of names."""
-        # Text is the last resort: nothing is in it that could be refused.
-        refused = "logprobs" in self.dialect.unsent or self.dialect.mode == "text"
-        weigh = not refused and likelihood.named(self.answer) is not None
-        return {**self._structure(), **({"logprobs": True} if weigh else {})}
+        # One alternative per token, the least there is: llama.cpp tells twenty unless asked.
+        weighing = {"logprobs": True, "top_logprobs": 1}
+        return {**self._structure(), **(weighing if self.is_weighed else {})}
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the answer lists names whose probability matters."""
+        return likelihood.named(self.answer) is not None
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether the server is asked for the probabilities of tokens.
+
+        Not with a tool, whose arguments have none, and not in the plainest of requests.
+        """
+        asked = self.dialect.mode in ("json_schema", "json_object")
+        return asked and self.has_names and "logprobs" not in self.dialect.unsent
 
     def _structure(self) -> dict[str, Any]:
         match self.dialect.mode:
