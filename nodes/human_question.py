@@ -143,9 +143,12 @@ def _stage1(output: FinalOutput) -> Iterator[Voice]:
                 evidence=item.evidence,
                 confidence=item.confidence,
             )
+    lang = language(output.lang)
     extracted = list(_answers(output, "extract", ExtractAnswer))
     said = Counter(
-        (thing_named(t) or t.aspect_term, t.polarity) for answer in extracted for t in answer.tuples
+        (thing_named(t, lang) or t.aspect_term, t.polarity)
+        for answer in extracted
+        for t in answer.tuples
     )
     for (term, polarity), times in said.items():
         who = f"{times} of {len(extracted)} calls" if len(extracted) > 1 else "the model"

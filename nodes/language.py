@@ -21,6 +21,10 @@ _NOUN_TAGS = ("NNG", "NNP", "SL", "SN", "XSN", "XPN", "NNB")
 _HEAD_TAGS = ("NNG", "NNP", "SL", "XSN")
 # How many readings of a word are looked at before it is taken for a verb.
 _READINGS = 5
+# And before it is taken for no noun: 면 (noodles) is an ending at first sight.
+_NOUN_READINGS = 2
+# Nouns, foreign letters, numbers, and what Kiwi has never seen.
+_NAMING_TAGS = ("N", "SL", "SN", "SH", "XSN", "UN", "W")
 _TOPIC_TAGS = ("JKS", "JX")
 _DESCRIBING = ("VA", "XSA")
 _NEGATING = ("안", "못", "않")
@@ -64,6 +68,8 @@ class Language:
         self._no_aspects = frozenset(patterns.get("no_aspects", []))
         self._negations = frozenset(patterns.get("negation", []))
         self._negation_words = _word_pattern(self._negations)
+        adjectives = assets.read_json(f"patterns/{code}_adjectives.json") or {}
+        self._adjectives = frozenset(adjectives.get("words", []))
         self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
         # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
         self.key = lru_cache(maxsize=65536)(self._key)
@@ -103,6 +109,14 @@ class Language:
             return stem
         decomposed = unicodedata.normalize("NFD", stem)
         return decomposed if term.startswith(decomposed) else stem
+
+    def can_name(self, term: str) -> bool:
+        """Whether the words can name a thing: an adjective alone (tasty, 바삭바삭) cannot."""
+        if self.code == "ko":
+            readings = kiwi().analyze(term, top_n=_NOUN_READINGS)
+            return any(t.tag.startswith(_NAMING_TAGS) for tokens, _ in readings for t in tokens)
+        words = term.lower().split()
+        return not words or not self._adjectives.issuperset(words)
 
     def synonyms(self, term: str) -> list[str]:
         """The other terms of its synonym group."""

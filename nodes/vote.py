@@ -55,7 +55,7 @@ def read_extraction(
     least: float = 0.0,
 ) -> StageResult:
     """A joint answer under the rules of Stage 1."""
-    names = [t.aspect_term if given is not None else thing_named(t) for t in answer.tuples]
+    names = [t.aspect_term if given is not None else thing_named(t, lang) for t in answer.tuples]
     ate = AteAnswer(
         aspects=[
             AspectItem(
@@ -81,12 +81,14 @@ def read_extraction(
     return anchor(atsa, aspects, lang, counter)
 
 
-def thing_named(item: ExtractedTuple) -> str | None:
+def thing_named(item: ExtractedTuple, lang: Language) -> str | None:
     """The thing a tuple names, without the judgement of it that the tuple itself quotes.
 
-    "great service", judged by "really great", is the service; "tasty", judged by "tasty", names
-    nothing. What is only mentioned may be its own evidence.
+    "great service", judged by "really great", is the service. "tasty" names nothing, and neither
+    does a word that is judged by itself; what is only mentioned may be its own evidence.
     """
+    if item.aspect_term and not lang.can_name(item.aspect_term):
+        return None
     words, quoted = (item.aspect_term or "").split(), (item.evidence or "").lower().split()
     lowered = [word.lower() for word in words]
     if read(item.polarity).value == "neutral":

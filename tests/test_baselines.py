@@ -15,7 +15,7 @@ from schemas.backend import Ask, Reply
 from schemas.settings import PipelineSettings, VoteSettings
 
 TEXT = "사용감은 좋지만 가격은 비싸요."
-KO = language("ko")
+KO, EN = language("ko"), language("en")
 
 
 def found(*tuples: tuple[str, str, float]) -> dict:
@@ -73,20 +73,27 @@ def pairs(output) -> set[tuple[str, str]]:
         ("hot dogs", "bad", "hot dogs"),
         ("hot dogs", None, "hot dogs"),
         # Its own judgement names nothing.
-        ("tasty", "tasty", None),
+        ("dinner", "dinner", None),
+        # An adjective names nothing, whatever it is judged by.
+        ("tasty", "very tasty", None),
+        ("Tasty", None, None),
+        ("부드러움", "부드러웠고", None),
+        ("비싼", None, None),
+        ("면", "쫄깃해요", "면"),
         ("맛있는 음식", "맛있는", "음식"),
         (None, "tasty", None),
     ],
 )
 def test_a_judgement_is_not_part_of_the_name(name, evidence, thing):
     item = {"aspect_term": name, "evidence": evidence, "polarity": "positive"}
-    assert thing_named(ExtractedTuple.model_validate(item)) == thing
+    lang = language("ko" if name and "가" <= name[0] <= "힣" else "en")
+    assert thing_named(ExtractedTuple.model_validate(item), lang) == thing
 
 
 @pytest.mark.parametrize("neutral", ["neutral", "Neutral", "neu"])
 def test_what_is_only_mentioned_may_be_its_own_evidence(neutral):
     item = {"aspect_term": "menu", "evidence": "menu", "polarity": neutral}
-    assert thing_named(ExtractedTuple.model_validate(item)) == "menu"
+    assert thing_named(ExtractedTuple.model_validate(item), EN) == "menu"
 
 
 def test_a_sentiment_follows_the_name_and_one_about_nothing_is_kept_apart():

@@ -57,7 +57,7 @@ def features(view: View) -> list[list[str]]:
 
 
 @cache
-def _classes() -> Mapping[str, tuple[int, str]]:
+def word_classes() -> Mapping[str, tuple[int, str]]:
     """English words with the number of their distributional class and their usual tag."""
     with gzip.open(
         data_dir("resources") / "models" / "words_en.json.gz", "rt", encoding="utf-8"
@@ -67,7 +67,7 @@ def _classes() -> Mapping[str, tuple[int, str]]:
 
 
 def _look_up(word: str) -> tuple[int, str]:
-    table = _classes()
+    table = word_classes()
     known = table.get(word)
     if known is not None:
         return known
@@ -105,7 +105,7 @@ def _english_word(form: str, lemma: str, kind: str) -> Word:
     number, tag = _look_up(word) if kind == "W" else (0, kind)
     stem = word
     if tag == "NNS":
-        stem = next((form for form in english.base_forms(word)[1:] if form in _classes()), word)
+        stem = next((form for form in english.base_forms(word)[1:] if form in word_classes()), word)
     # The classes are leaves of a binary tree, the path to the root in the lowest bits first.
     path = bin(number)[:1:-1] if number else ""
     own = [f"w={word}", f"l={stem}", f"s={_shape(form)}", f"t={tag}"]
