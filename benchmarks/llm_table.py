@@ -49,6 +49,7 @@ CONFIGS = {
     "persona": "persona_debate",
     "conflict": "conflict_review",
 }
+BASELINES = {"single", "vote"}
 
 
 def lines(path: Path) -> Iterator[Json]:
@@ -92,6 +93,8 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
         *("--own-cache", "--concurrency", "2"),
         *(word for key, value in settings.items() for word in ("--set", f"backend.{key}={value}")),
         *("--configs", *(CONFIGS[name] for name in args.protocols)),
+        # Without a debate somebody else has to be what the others are compared with.
+        *(("--debate", CONFIGS[args.protocols[0]]) if BASELINES >= {*args.protocols} else ()),
     ]
     # 1 says that some samples failed: they are in the table as answers that were not valid.
     if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode not in (0, 1):
@@ -110,8 +113,8 @@ def valid_share(run: Path) -> tuple[int, int]:
     return sum(c["attempts"] == 1 and not c["notes"] for c in calls), len(calls) + failed
 
 
-def table(found: Json, out: Path) -> Iterator[str]:
-    """The numbers side by side, as Markdown."""
+def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
+    """The numbers side by side, as Markdown, and what they say about the debate."""
     yield (
         "| protocol | pair F1 [95 %] | s per sample | calls | prompt tokens | output tokens "
         "| valid answers |"
@@ -139,7 +142,8 @@ def table(found: Json, out: Path) -> Iterator[str]:
             f"[{100 * more['low']:+.1f}, {100 * more['high']:+.1f}], p {one['p_holm']:.3f}"
             + (f"; could have shown {100 * least:.1f}" if least is not None else "")
         )
-    yield found["verdict"]["sentence"]
+    if not BASELINES >= {*protocols}:
+        yield found["verdict"]["sentence"]
     yield from (f"note: {note}" for note in found["notes"])
 
 
@@ -162,7 +166,7 @@ def main() -> None:
     data.write_text(
         "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
     )
-    print("\n".join(table(ablate(data, args), args.out)))
+    print("\n".join(table(ablate(data, args), args.out, args.protocols)))
 
 
 if __name__ == "__main__":
