@@ -5,7 +5,8 @@
 
 DATA holds `dev/` and `train/` with the data files by name. Everything goes through `absa ablate`:
 each protocol is a run directory below --out, the same command goes on where it stopped, scores,
-intervals and comparisons are its own. One call is under way at a time, so seconds are the model's.
+intervals and comparisons are its own. One call is under way at a time, so seconds are the model's;
+with --in-flight there are more, the table is ready sooner and its seconds say nothing.
 
 Two samples that share no sentence: `report` is for the table, `tune` for writing prompts. Nobody
 who writes prompts looks at the sentences of `report`.
@@ -84,13 +85,12 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
         "base_url": args.base_url,
         "model": args.model,
         "timeout_s": args.timeout_s,
-        # Calls side by side would wait for each other, and their seconds would say nothing.
-        "max_concurrency": 1,
+        "max_concurrency": args.in_flight,
     }
     command = [
         *(sys.executable, "-m", "absa", "ablate", str(data), "--out", str(args.out)),
-        # Two samples in flight: while one is written down, the other asks.
-        *("--own-cache", "--concurrency", "2"),
+        # One sample more than calls: while one is written down, the other asks.
+        *("--own-cache", "--concurrency", str(args.in_flight + 1)),
         *(word for key, value in settings.items() for word in ("--set", f"backend.{key}={value}")),
         *("--configs", *(CONFIGS[name] for name in args.protocols)),
         # Without a debate somebody else has to be what the others are compared with.
@@ -159,6 +159,7 @@ def main() -> None:
         "--protocols", nargs="+", choices=CONFIGS, default=["single", "debate", "vote"]
     )
     parser.add_argument("--timeout-s", type=float, default=600.0)
+    parser.add_argument("--in-flight", type=int, default=1, help="calls at a time")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     data = args.out / f"{args.sample}.jsonl"

@@ -6,12 +6,16 @@ import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from absa import build_graph, load_settings
 from absa.offline import Analysis, OfflineAnalyst
 from absa.offline.analysis import Analyser, AnalysisCache
+from absa.offline.model import Aspect, Finding, Opinion, Reading
+from absa.offline.stage1 import sentence_label
 
 ROLES = (
     "ate",
@@ -170,6 +174,41 @@ def test_separable_contrast_is_no_risk(analyst: OfflineAnalyst) -> None:
         answer = analyst.answer("validator", {"text": text, "lang": lang})
         assert not {risk["type"] for risk in answer["structural_risks"]} & L3
         assert answer["suggested_label"] == "mixed"
+
+
+def test_one_doubtful_aspect_does_not_make_a_clear_text_mixed() -> None:
+    sure = Reading("positive", 0.9, 0.9, 0, 1, Opinion("x", 0, 1, 0, 1, 0, 0.9))
+    aspect = Aspect("a", 0, 1, 0, 1, 0, 0.9)
+
+    def label(mood: tuple[float, float, float], blame: float) -> str:
+        other = replace(sure, polarity="negative", confidence=blame)
+        found = tuple(Finding(aspect, r.confidence, r, r) for r in (sure, other))
+        said = sentence_label(Analysis("x", "en", findings=found, mood=mood))
+        assert said is not None
+        return said[0]
+
+    assert label((0.95, 0.04, 0.01), 0.3) == "positive"
+    assert label((0.95, 0.04, 0.01), 0.6) == "mixed"
+    assert label((0.7, 0.2, 0.1), 0.3) == "mixed"
+
+
+def test_what_only_the_contrast_rule_named_is_judged_by_its_words_or_dropped_again() -> None:
+    graph = build_graph(load_settings("configs/default.yaml"))
+
+    def tuples_of(text: str, domain: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+        output = graph.invoke({"text": text, "lang": "ko", "domain": domain})["output"]
+        found = output.final_result.stage1_tuples, output.final_result.final_tuples
+        first, last = ({(t.aspect_term, t.polarity) for t in tuples} for tuples in found)
+        return first, last
+
+    text = "이 커피는 평소보다 맛이 좀 더 부드럽지만, 맛은 정말 훌륭했습니다!"
+    first, last = tuples_of(text, "food")
+    assert ("맛", "neutral") in first
+    assert last == {("커피", "positive")}
+    text = "스피커는 아주 선명하고 소리도 충분히 크지만, 저음이 확실히 부족합니다."
+    first, last = tuples_of(text, "laptop")
+    assert ("저음", "neutral") in first
+    assert last == {("스피커", "positive"), ("저음", "negative")}
 
 
 def test_contrast_with_both_polarities_on_one_side_is_a_risk(analyst: OfflineAnalyst) -> None:

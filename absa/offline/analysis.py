@@ -125,7 +125,7 @@ def _learned(
         sure = decision.confidence(each, word, likely)
         learned = polarity.learned(view, aspect, word, likely, round(sure, 3), (nearest, clause))
         finding = Finding(aspect, aspect.termness, learned, nearest)
-        if decision.accepts(each, sure):
+        if sure >= decision.accept:
             accepted.append(finding)
         elif sure >= decision.reserve:
             reserve.append(finding)

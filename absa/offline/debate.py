@@ -40,14 +40,22 @@ def _absent(term: str, analysis: Analysis, item: Mapping[str, Any]) -> bool:
     return not item.get("is_implicit") and term.lower() not in analysis.text.lower()
 
 
+def _judges(finding: Finding) -> bool:
+    """Whether the words nearest to an aspect clearly praise or blame it."""
+    nearest = finding.nearest_reading
+    return (
+        nearest.opinion is not None and nearest.polarity != NEUTRAL and nearest.confidence >= _SURE
+    )
+
+
 def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Polarity from the one explicit expression nearest to the aspect, with that expression."""
     edits = []
     for item in reading.sentiments(inputs.get("stage1")):
         term, polarity = item["aspect_term"], reading.polarity(item["polarity"])
         finding = lens.find(analysis, term)
-        if finding is None and item.get("is_backfilled"):
-            # Added by the contrast rule, but nothing in the text speaks of it as an aspect.
+        if item.get("is_backfilled") and (finding is None or not _judges(finding)):
+            # Added by the contrast rule, and nothing in the text clearly judges it.
             edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
             continue
         if finding is None or finding.nearest_reading.opinion is None:
@@ -67,7 +75,7 @@ def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
                     confidence=nearest.confidence,
                 )
             )
-        elif nearest.polarity != NEUTRAL and nearest.confidence >= _SURE:
+        elif _judges(finding):
             edits.append(
                 _edit(
                     "set_polarity",

@@ -49,7 +49,7 @@ class Places(NamedTuple):
 
 def features(view: View) -> list[list[str]]:
     """The features of each token of a text."""
-    places = _places(view)
+    places = places_of(view)
     domain = _written(view.domain) if view.domain else None
     if view.lang == "ko":
         return _korean(view, places, domain)
@@ -89,7 +89,8 @@ def _written(word: str) -> str:
     return word.encode("utf-8", "replace").decode("utf-8")
 
 
-def _shape(form: str) -> str:
+def shape_of(form: str) -> str:
+    """How a word is written: capitals, digits, letters, signs."""
     if form.isupper():
         return "AA" if len(form) > 1 else "A"
     if form[:1].isupper():
@@ -108,7 +109,7 @@ def _english_word(form: str, lemma: str, kind: str) -> Word:
         stem = next((form for form in english.base_forms(word)[1:] if form in word_classes()), word)
     # The classes are leaves of a binary tree, the path to the root in the lowest bits first.
     path = bin(number)[:1:-1] if number else ""
-    own = [f"w={word}", f"l={stem}", f"s={_shape(form)}", f"t={tag}"]
+    own = [f"w={word}", f"l={stem}", f"s={shape_of(form)}", f"t={tag}"]
     if kind == "W":
         own += [f"x2={word[-2:]}", f"x3={word[-3:]}", f"x4={word[-4:]}", f"p3={word[:3]}"]
     if path:
@@ -132,7 +133,14 @@ def _korean_word(form: str, lemma: str, tag: str) -> Word:
     return Word(stem, tag, tuple(own), around)
 
 
-def _places(view: View) -> Places:
+def word_of(token: Token, lang: str) -> Word:
+    """A token as features of its own."""
+    make = _korean_word if lang == "ko" else _english_word
+    return make(token.form, token.lemma, token.tag)
+
+
+def places_of(view: View) -> Places:
+    """Where the opinions of a text stand, seen from each of its tokens."""
     size = len(view.tokens)
     sign = [""] * size
     for opinion in view.opinions:
@@ -207,7 +215,7 @@ def _shared(words: Sequence[Word], places: Places, domain: str | None, index: in
 
 
 def _english(view: View, places: Places, domain: str | None) -> list[list[str]]:
-    words = [_english_word(token.form, token.lemma, token.tag) for token in view.tokens]
+    words = [word_of(token, "en") for token in view.tokens]
     contrast = any(clause.link == CONTRAST for clause in view.clauses)
     rows = []
     for index, word in enumerate(words):
@@ -221,7 +229,7 @@ def _english(view: View, places: Places, domain: str | None) -> list[list[str]]:
 
 def _korean(view: View, places: Places, domain: str | None) -> list[list[str]]:
     tokens, size = view.tokens, len(view.tokens)
-    words = [_korean_word(token.form, token.lemma, token.tag) for token in tokens]
+    words = [word_of(token, "ko") for token in tokens]
     spaced = [not i or tokens[i - 1].end < tokens[i].start for i in range(size)] + [True]
     predicates = _predicates(words, places.clause)
     rows = [_shared(words, places, domain, index) for index in range(size)]

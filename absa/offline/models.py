@@ -1,8 +1,9 @@
 """The learned models of the analyser: a folder with a tagger, a polarity model and a decision.
 
-``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language. The
-shipped folder has both languages; a folder that `absa train` made has those of its data, built on
-the shipped ones, which also answer for a language that it lacks.
+``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language, and
+``network_<lang>.npz`` where one reads beside the tagger. The shipped folder has both languages; a
+folder that `absa train` made has those of its data, built on the shipped ones, which also answer
+for a language that it lacks.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
 from absa.offline.model import NEUTRAL, Aspect, View
+from absa.offline.network import Network
 from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
 from absa.offline.tagger import Candidate, Tagger, disjoint
 from absa.offline.windows import Windows
@@ -117,7 +119,6 @@ class Decision:
         weights: Weights of :func:`evidence_of`.
         mentioned: How much the tagger's word counts in whether an aspect is neutral (0 to 1).
         accept: How likely a tuple must be right to be reported.
-        bars: The same for single domains, where it is another.
         reserve: How likely it must be to be kept for a second look.
         domains: Domains that the tagger has been trained on; elsewhere rules count for more.
         quiet: Those of them where only what is named counts: nothing unnamed is reported there.
@@ -131,7 +132,6 @@ class Decision:
     domains: tuple[str, ...]
     quiet: tuple[str, ...]
     stacked: bool = False
-    bars: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -150,10 +150,6 @@ class Decision:
     def save(self, path: Path) -> None:
         """Write the file."""
         path.write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", "utf-8")
-
-    def accepts(self, made: Candidacy, sure: float) -> bool:
-        """Whether a candidate is reported, this sure."""
-        return sure >= self.bars.get(made.domain or "", self.accept)
 
     def polarity(self, made: Candidacy) -> tuple[str, float]:
         """The likeliest polarity and its probability, tagger and polarity model taken together."""
@@ -243,15 +239,18 @@ def load(folder: Path, lang: str) -> LanguageModels:
     """
     decision = Decision.load(decision_file(folder, lang))
     try:
-        base = (
-            Tagger(tagger_file(data_dir("resources") / "models", lang))
-            if decision.stacked
-            else None
-        )
-        tagger = Tagger(tagger_file(folder, lang), base)
-        return LanguageModels(tagger, PolarityModel.load(polarity_file(folder, lang)), decision)
+        base = tagger(data_dir("resources") / "models", lang) if decision.stacked else None
+        polarity = PolarityModel.load(polarity_file(folder, lang))
+        return LanguageModels(tagger(folder, lang, base), polarity, decision)
     except OSError as error:
         raise ValueError(f"{folder} is an incomplete model: {error}") from error
+
+
+def tagger(folder: Path, lang: str, base: Tagger | None = None) -> Tagger:
+    """The tagger of a folder, with the network beside it if there is one."""
+    path = network_file(folder, lang)
+    network = Network.load(path) if path.is_file() else None
+    return Tagger(tagger_file(folder, lang), base, network)
 
 
 def decision_file(folder: Path, lang: str) -> Path:
@@ -264,16 +263,19 @@ def tagger_file(folder: Path, lang: str) -> Path:
     return folder / f"tagger_{lang}.crf"
 
 
+def network_file(folder: Path, lang: str) -> Path:
+    """Where a folder has the network of a language, if it has one."""
+    return folder / f"network_{lang}.npz"
+
+
 def polarity_file(folder: Path, lang: str) -> Path:
     """Where a folder has the polarity model of a language."""
     return folder / f"polarity_{lang}.npz"
 
 
-def save(
-    folder: Path, lang: str, tagger: bytes, polarity: PolarityModel, decision: Decision
-) -> None:
+def save(folder: Path, lang: str, crf: bytes, polarity: PolarityModel, decision: Decision) -> None:
     """Write the models of one language into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    tagger_file(folder, lang).write_bytes(tagger)
+    tagger_file(folder, lang).write_bytes(crf)
     polarity.save(polarity_file(folder, lang))
     decision.save(decision_file(folder, lang))

@@ -19,6 +19,9 @@ from absa.offline.reading import key
 from absa.offline.sentiment import LABELS
 
 _MAX_RISKS = 20
+#: How sure the mood of a text is where it is clear, and below what an aspect is doubtful.
+_CLEAR = 0.9
+_DOUBTFUL = 0.5
 
 
 def span(finding: Finding) -> dict[str, int]:
@@ -223,19 +226,22 @@ def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def sentence_label(analysis: Analysis) -> tuple[str, float] | None:
-    """The label of the whole text: mixed where aspects are judged both ways, else its mood."""
+    """The label of the whole text: mixed where aspects are judged both ways, else its mood.
+
+    One doubtful aspect does not make a clear text mixed.
+    """
     if analysis.mood is None:
         return None
-    named = {
-        finding.clause_reading.polarity
-        for finding in analysis.findings
-        if finding.clause_reading.opinion
-    }
+    surest = {POSITIVE: 0.0, NEGATIVE: 0.0, NEUTRAL: 0.0}
+    for finding in analysis.findings:
+        reading = finding.clause_reading
+        if reading.opinion:
+            surest[reading.polarity] = max(surest[reading.polarity], reading.confidence)
     likely = max(analysis.mood)
-    label = LABELS[analysis.mood.index(likely)]
-    if {POSITIVE, NEGATIVE} <= named:
+    weaker = min(surest[POSITIVE], surest[NEGATIVE])
+    if weaker and (likely < _CLEAR or weaker >= _DOUBTFUL):
         return MIXED, round(1.0 - likely / 2, 3)
-    return label, round(likely, 3)
+    return LABELS[analysis.mood.index(likely)], round(likely, 3)
 
 
 def validator(analysis: Analysis) -> dict[str, Any]:

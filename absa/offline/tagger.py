@@ -2,7 +2,8 @@
 
 A linear-chain CRF gives each token the probability of beginning (B), continuing (I) or being
 outside (O) an aspect. B and I come in two kinds: ``J`` for an aspect that is judged and ``N`` for
-one that is only mentioned, because data sets differ in whether they name the latter.
+one that is only mentioned, because data sets differ in whether they name the latter. Where there is
+a network beside the CRF, the mean of what both say counts.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pycrfsuite
 
 from absa.offline.features import features
 from absa.offline.model import View
+from absa.offline.network import LABELS, Network
 
 #: A candidate less likely than this is not worth a second look.
-_FLOOR = 0.05
+_FLOOR = 0.08
 _MAX_TOKENS = 10
 _TINY = 1e-9
 _STEPS = (0.02, 0.08, 0.2, 0.35, 0.5, 0.7, 0.9)
+#: How much the CRF's word counts beside the network's.
+_SHARE = 0.5
+
+Rows = list[list[str]]
+Marginals = tuple[list[float], list[float], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +53,16 @@ class Candidate:
 class Tagger:
     """Finds aspect candidates. May be shared between threads."""
 
-    def __init__(self, path: str | Path, base: Tagger | None = None) -> None:
+    def __init__(
+        self, path: str | Path, base: Tagger | None = None, network: Network | None = None
+    ) -> None:
         """Read a model file; a stacked model also reads what its ``base`` says of each token.
 
         Raises:
             ValueError: if the file is not a tagger's model.
         """
         self._base = base
+        self._network = network
         self._crf = pycrfsuite.Tagger()
         # Two threads in one tagger would read each other's marginals.
         self._lock = threading.Lock()
@@ -68,12 +80,12 @@ class Tagger:
             return []
         rows = features(view)
         if self._base is not None:
-            rows = self._base.told(rows)
-        return spans(*self._marginals(rows))
+            rows = self._base.told(view, rows)
+        return spans(*self._marginals(view, rows))
 
-    def told(self, rows: list[list[str]]) -> list[list[str]]:
+    def told(self, view: View, rows: Rows) -> Rows:
         """The features of a text with what this tagger says of each token added to them."""
-        judged, begins, inside = self._marginals(rows)
+        judged, begins, inside = self._marginals(view, rows)
         likely = [f"{_step(b)}{_step(i)}" for b, i in zip(begins, inside, strict=True)]
         told = []
         for index, row in enumerate(rows):
@@ -83,20 +95,23 @@ class Tagger:
             told.append([*row, *said, f"b={_step(begins[index])}", f"i={_step(inside[index])}"])
         return told
 
-    def _marginals(self, rows: list[list[str]]) -> tuple[list[float], list[float], list[float]]:
+    def _marginals(self, view: View, rows: Rows) -> Marginals:
         """For each token P(it begins a judged aspect), P(it begins one), P(it continues one)."""
-        size = len(rows)
+        shares = self._crf_shares(rows)
+        if self._network is not None:
+            shares = _SHARE * shares + (1 - _SHARE) * self._network.probabilities(view)
+        _, judged, in_judged, mentioned, in_mentioned = shares.T
+        return judged.tolist(), (judged + mentioned).tolist(), (in_judged + in_mentioned).tolist()
+
+    def _crf_shares(self, rows: Rows) -> npt.NDArray[np.float64]:
+        """For each token the CRF's probabilities of LABELS."""
+        shares = np.zeros((len(rows), len(LABELS)))
         with self._lock:
             self._crf.set(rows)
-            table = {
-                label: [self._crf.marginal(label, i) for i in range(size)]
-                if label in self._labels
-                else [0.0] * size
-                for label in ("BJ", "BN", "IJ", "IN")
-            }
-        begins = [j + n for j, n in zip(table["BJ"], table["BN"], strict=True)]
-        inside = [j + n for j, n in zip(table["IJ"], table["IN"], strict=True)]
-        return table["BJ"], begins, inside
+            for column, label in enumerate(LABELS):
+                if column and label in self._labels:
+                    shares[:, column] = [self._crf.marginal(label, i) for i in range(len(rows))]
+        return shares
 
 
 def _step(probability: float) -> int:

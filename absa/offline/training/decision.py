@@ -99,7 +99,7 @@ def pair_f1(texts: Sequence[Judged], decision: Decision) -> float:
         pairs: dict[str, str] = {}
         for key, made in text.candidates:
             polarity, likely = decision.polarity(made)
-            if decision.accepts(made, decision.confidence(made, polarity, likely)):
+            if decision.confidence(made, polarity, likely) >= decision.accept:
                 pairs.setdefault(key, polarity)
         hits += len(text.gold & set(pairs.items()))
         said += len(pairs)

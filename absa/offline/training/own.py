@@ -118,7 +118,10 @@ def _pair_f1(cases: Sequence[Case], analyser: Analyser) -> float:
 def _train_language(
     cases: Sequence[Case], lang: str, base: LanguageModels, folder: Path, tell: Tell
 ) -> None:
-    rows = [base.tagger.told(features(case.view)) if case.view.tokens else [] for case in cases]
+    rows = [
+        base.tagger.told(case.view, features(case.view)) if case.view.tokens else []
+        for case in cases
+    ]
     wanted = [tagger.labels(case.view, case.sample.aspects or ()) for case in cases]
     folds = [_part(case, _FOLDS) for case in cases]
     judged: list[Judged] = []
