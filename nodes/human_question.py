@@ -145,8 +145,10 @@ def _stage1(output: FinalOutput) -> Iterator[Voice]:
             )
     lang = language(output.lang)
     extracted = list(_answers(output, "extract", ExtractAnswer))
+    # Given aspects are the user's words, and stay as they are.
+    given = output.meta.given_aspects is not None
     said = Counter(
-        (thing_named(t, lang) or t.aspect_term, t.polarity)
+        (t.aspect_term if given else thing_named(t, lang) or t.aspect_term, t.polarity)
         for answer in extracted
         for t in answer.tuples
     )

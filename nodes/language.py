@@ -8,12 +8,13 @@ ending of a word, any other marker is a whole word.
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
 
 from nodes import assets
-from nodes.morphemes import kiwi
+from nodes.morphemes import Morpheme, kiwi
 
 # Korean reviews quote English product names, so a fifth of the letters being Hangul is enough.
 _KOREAN_SHARE = 0.2
@@ -25,6 +26,8 @@ _READINGS = 5
 _NOUN_READINGS = 2
 # Nouns, foreign letters, numbers, and what Kiwi has never seen.
 _NAMING_TAGS = ("N", "SL", "SN", "SH", "XSN", "UN", "W")
+#: Endings that make a noun of a verb.
+_MAKE_NOUNS = frozenset({"기", "음", "\u11b7"})
 _TOPIC_TAGS = ("JKS", "JX")
 _DESCRIBING = ("VA", "XSA")
 _NEGATING = ("안", "못", "않")
@@ -47,6 +50,13 @@ def detect(text: str) -> str:
 def normalise_code(lang: str) -> str:
     """`KO`, `ko-KR` and `ko_kr` are `ko`."""
     return re.split(r"[-_]", lang.strip().lower())[0]
+
+
+def _names(tokens: Sequence[Morpheme]) -> bool:
+    """Whether morphemes hold a noun, or a verb made one: 굽기, 흔들림."""
+    if any(token.tag.startswith(_NAMING_TAGS) for token in tokens):
+        return True
+    return bool(tokens) and tokens[0].tag.startswith("VV") and tokens[-1].form in _MAKE_NOUNS
 
 
 @cache
@@ -113,10 +123,19 @@ class Language:
     def can_name(self, term: str) -> bool:
         """Whether the words can name a thing: an adjective alone (tasty, 바삭바삭) cannot."""
         if self.code == "ko":
-            readings = kiwi().analyze(term, top_n=_NOUN_READINGS)
-            return any(t.tag.startswith(_NAMING_TAGS) for tokens, _ in readings for t in tokens)
-        words = term.lower().split()
-        return not words or not self._adjectives.issuperset(words)
+            return any(_names(tokens) for tokens, _ in kiwi().analyze(term, _NOUN_READINGS))
+        return not self._are_adjectives(term)
+
+    def judges(self, words: str) -> bool:
+        """Whether words before a noun only say how it is: great, 정말 맛있는."""
+        if self.code == "ko":
+            morphemes = kiwi().tokenize(words)
+            return bool(morphemes) and morphemes[-1].tag == "ETM"
+        return self._are_adjectives(words)
+
+    def _are_adjectives(self, term: str) -> bool:
+        words = {word.strip(string.punctuation) for word in term.lower().split()} - {""}
+        return bool(words) and words <= self._adjectives
 
     def synonyms(self, term: str) -> list[str]:
         """The other terms of its synonym group."""

@@ -81,7 +81,13 @@ class _Aside:
 
         fork = get_context("fork")
         self._line, there = fork.Pipe()
-        fork.Process(target=_serve, args=(there, self._line), daemon=True).start()
+        # An interrupt is for the command, with which the child ends: the child never hears of it,
+        # and this process not in the middle of a fork.
+        heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            fork.Process(target=_serve, args=(there, self._line), daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         there.close()
         self._asking = threading.Lock()
         self._here: Analyser | None = None
@@ -102,16 +108,19 @@ class _Aside:
             return self._here.analyze(text, top_n=top_n)
 
     def _ask(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
-        self._line.send((text, top_n))
-        readings: Sequence[tuple[Sequence[Morpheme], float]] = self._line.recv()
+        try:
+            self._line.send((text, top_n))
+            readings: Sequence[tuple[Sequence[Morpheme], float]] = self._line.recv()
+        except BaseException:
+            # Or the answer that is still to come would be taken for that to the next question.
+            self._line.close()
+            raise
         return readings
 
 
 def _serve(line: Connection, others_end: Connection) -> None:
     """What the child does: load Kiwi, answer until nobody can ask any more."""
     others_end.close()  # or this process would keep its own line open
-    # An interrupt is for the command, with which this process ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Whatever goes wrong here goes wrong again, and is told, where it is asked for.
     with suppress(Exception):
         analyser = _loaded()

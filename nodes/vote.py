@@ -96,8 +96,13 @@ def thing_named(item: ExtractedTuple, lang: Language) -> str | None:
     if len(words) == 1 and lowered == quoted:
         return None
     for size in range(len(words) - 1, 0, -1):
-        if quoted[-size:] == lowered[:size]:
-            return " ".join(words[size:])
+        rest = (item.aspect_term or "").split(None, size)[size]
+        if (
+            quoted[-size:] == lowered[:size]
+            and lang.judges(" ".join(words[:size]))
+            and lang.can_name(rest)
+        ):
+            return rest
     return item.aspect_term
 
 

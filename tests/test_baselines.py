@@ -81,6 +81,13 @@ def pairs(output) -> set[tuple[str, str]]:
         ("비싼", None, None),
         ("면", "쫄깃해요", "면"),
         ("맛있는 음식", "맛있는", "음식"),
+        ("배송 기사", "친절한 배송", "배송 기사"),
+        ("굽기", "완벽했어요", "굽기"),
+        ("흔들림", "심해요", "흔들림"),
+        ("battery life", "love the battery", "battery life"),
+        ("pistachio", "amazing", "pistachio"),
+        ("great  ice  cream", "great", "ice  cream"),
+        ("hot & spicy", "hot", None),
         (None, "tasty", None),
     ],
 )

@@ -121,11 +121,21 @@ def test_the_tagger_says_the_mean_of_crf_and_network() -> None:
 
 def test_probabilities_of_any_text_are_probabilities() -> None:
     beside = Network.load(data_dir("resources") / "models" / "network_en.npz")
-    for text in ("!", "x" * 3000, "한글 and 😀 \ud800", "a b " * 400):
+    for text in ("!", "x" * 3000, "한글 and 😀 \ud800", "a b " * 1500):
         view = view_of(text, "en")
         shares = beside.probabilities(view)
         assert shares.shape == (len(view.tokens), len(LABELS))
         assert shares.sum(axis=1) == pytest.approx(np.ones(len(view.tokens)), abs=1e-5)
+
+
+def test_a_long_text_is_read_in_pieces_that_see_what_is_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beside = Network.load(data_dir("resources") / "models" / "network_en.npz")
+    view = view_of("The soup was cold, but the waiter brought another bowl of it . " * 3, "en")
+    whole = beside.probabilities(view)
+    monkeypatch.setattr(network, "_PIECE", 4)
+    assert beside.probabilities(view) == pytest.approx(whole, abs=1e-6)
 
 
 def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
@@ -133,9 +143,16 @@ def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
     junk.write_bytes(b"junk")
     with pytest.raises(ValueError, match="not a network"):
         Network.load(junk)
-    np.savez(junk, keys=np.zeros(1, np.uint32))
-    with pytest.raises(ValueError, match="not a network"):
-        Network.load(junk)
+    with np.load(data_dir("resources") / "models" / "network_en.npz") as data:
+        whole = dict(data)
+    for name, wrong in (
+        ("rows", whole["rows"][1:]),
+        ("rows", whole["rows"] * np.nan),
+        ("out", None),
+    ):
+        np.savez(junk, **{k: v for k, v in {**whole, name: wrong}.items() if v is not None})
+        with pytest.raises(ValueError, match="not a network"):
+            Network.load(junk)
 
 
 def test_unknown_words_have_no_vector_and_known_ones_stay_what_they_were(tmp_path: Path) -> None:

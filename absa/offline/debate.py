@@ -54,8 +54,9 @@ def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     for item in reading.sentiments(inputs.get("stage1")):
         term, polarity = item["aspect_term"], reading.polarity(item["polarity"])
         finding = lens.find(analysis, term)
-        if item.get("is_backfilled") and (finding is None or not _judges(finding)):
-            # Added by the contrast rule, and nothing in the text clearly judges it.
+        doubtful = finding is None or not _judges(finding)
+        if item.get("is_backfilled") and doubtful and not inputs.get("given_aspects"):
+            # Named, most often by the contrast rule, but nothing in the text clearly judges it.
             edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
             continue
         if finding is None or finding.nearest_reading.opinion is None:

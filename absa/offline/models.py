@@ -142,6 +142,7 @@ class Decision:
         """
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
+            raw.pop("bars", None)  # of single domains, which earlier versions had
             lists = {name: tuple(raw[name]) for name in ("weights", "domains", "quiet")}
             return cls(**{**raw, **lists})
         except (TypeError, KeyError, ValueError) as error:

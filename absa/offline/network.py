@@ -13,7 +13,7 @@ A word's own part is computed once and kept. Nothing else changes after loading.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +33,9 @@ Array = npt.NDArray[np.float32]
 LABELS = ("O", "BJ", "IJ", "BN", "IN")
 #: Which neighbours each layer looks at.
 REACHES = ((-2, -1, 0, 1, 2), (-1, 0, 1), (-2, 0, 2))
+#: How far a token's labels depend on others, and how many tokens are read at a time.
+_SIGHT = sum(max(reach) for reach in REACHES)
+_PIECE = 2_000
 #: Weights beside the table of names, as they are called in a file.
 WEIGHTS = (
     *("vector", "bias"),
@@ -60,9 +63,11 @@ class Network:
         """
         try:
             with np.load(path, allow_pickle=False) as data:
-                rows = data["rows"].astype(np.float32)
+                keys, rows = data["keys"], data["rows"].astype(np.float32)
                 weights = {name: data[name].astype(np.float32) for name in WEIGHTS}
-                return cls(Table(data["keys"], rows), weights)
+            if rows.shape != (len(keys), weights["bias"].size) or not np.isfinite(rows).all():
+                raise ValueError("rows of another size")
+            return cls(Table(keys, rows), weights)
         except (LookupError, TypeError, ValueError, EOFError, zlib.error, BadZipFile) as error:
             raise ValueError(f"{path} is not a network") from error
 
@@ -75,8 +80,17 @@ class Network:
 
     def probabilities(self, view: View) -> Array:
         """For each token the probabilities of LABELS."""
-        words = [_word(self, token.form, token.lemma, token.tag) for token in view.tokens]
-        places = [_summed(self, names) for names in place_names(view)]
+        tokens = list(zip(view.tokens, place_names(view), strict=True))
+        pieces = []
+        for first in range(0, len(tokens), _PIECE):
+            begin = max(0, first - _SIGHT)
+            shares = self._shares(tokens[begin : first + _PIECE + _SIGHT])
+            pieces.append(shares[first - begin :][:_PIECE])
+        return np.concatenate(pieces)
+
+    def _shares(self, tokens: Sequence[tuple[Token, tuple[str, ...]]]) -> Array:
+        words = [_word(self, token.form, token.lemma, token.tag) for token, _ in tokens]
+        places = [_place(self, names) for _, names in tokens]
         entered = np.stack(words, axis=1) + np.stack(places, axis=1)
         mean: Array = softmax(scores(self.weights, entered)).mean(axis=0)
         return mean
@@ -92,6 +106,11 @@ def _word(network: Network, form: str, lemma: str, tag: str) -> Array:
 
 
 @lru_cache(maxsize=2_000)
+def _place(network: Network, names: tuple[str, ...]) -> Array:
+    """What enters of a word's place."""
+    return _summed(network, names)
+
+
 def _summed(network: Network, names: tuple[str, ...]) -> Array:
     """What enters of names: for each network a row."""
     rows: Array = network.names.find(names)[1].sum(axis=0)

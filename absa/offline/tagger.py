@@ -104,7 +104,7 @@ class Tagger:
         return judged.tolist(), (judged + mentioned).tolist(), (in_judged + in_mentioned).tolist()
 
     def _crf_shares(self, rows: Rows) -> npt.NDArray[np.float64]:
-        """For each token the CRF's probabilities of LABELS."""
+        """For each token the CRF's probabilities of LABELS but the first, which nobody asks for."""
         shares = np.zeros((len(rows), len(LABELS)))
         with self._lock:
             self._crf.set(rows)

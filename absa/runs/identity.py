@@ -24,6 +24,10 @@ _NO_ANSWERS = ("README.md", "prices.json")
 _PACKAGES = ("absa-debate-graph", "langgraph", "langchain-openai", "pydantic", "kiwipiepy")
 
 
+#: Files that are read: texts, tables and models.
+_READ = frozenset({".md", ".json", ".crf", ".npz", ".gz"})
+
+
 class RunMismatch(ValueError):
     """The directory holds another run. Wrong use; the differences are named."""
 
@@ -38,7 +42,7 @@ def file_sha256(path: Path) -> str:
 def folder_hashes(name: str) -> dict[str, str]:
     """The hash of each file of a data folder that can change an answer."""
     root = data_dir(name)
-    files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in (".md", ".json"))
+    files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in _READ)
     answers = [p for p in files if p.name not in _NO_ANSWERS]
     return {str(p.relative_to(root)): file_sha256(p)[:16] for p in answers}
 

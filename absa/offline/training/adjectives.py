@@ -5,7 +5,8 @@
     python -m absa.offline.training.adjectives DATA_DIR resources/patterns
 
 The tags are those of the table of words (`absa.offline.training.words`). Of the adjectives among
-them those stay that reviews use and hardly ever annotate as an aspect: "interior" is one too often.
+them those stay that reviews use and hardly ever annotate as an aspect or as part of one: "interior"
+and "pistachio" are too often.
 """
 
 from __future__ import annotations
@@ -21,29 +22,33 @@ from absa.offline.features import word_classes
 NAME = "en_adjectives.json"
 ABOUT = (
     "Adjectives by the lexicon of Brill's tagger (MIT, see resources/models/README.md) that occur "
-    "in the training reviews of MAMS and M-ABSA and are hardly ever an aspect there."
+    "in the training reviews of MAMS and M-ABSA and are seldom an aspect or part of one there."
 )
 _FILES = ("mams.jsonl", "mabsa_en.jsonl")
 _SEEN = 2
 _SHARE = 0.02
-#: What the embedded analyser calls an aspect without a name.
-_NAMES = frozenset({"overall"})
+_SHARE_AS_PART = 0.25
+#: What the embedded analyser calls an aspect without a name, and nouns with a wrong tag.
+_NAMES = frozenset({"overall", "con", "liquid", "perk", "restuarant"})
 
 
 def derive(train: Path) -> list[str]:
     """The adjectives, in order of the alphabet."""
-    seen, named = Counter[str](), Counter[str]()
+    seen, named, parts = Counter[str](), Counter[str](), Counter[str]()
     for name in _FILES:
         for line in (train / name).read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             seen.update(re.findall(r"[a-z]{3,}", row["text"].lower()))
-            named.update(a["term"].lower() for a in row["aspects"] if a["term"])
+            terms = {a["from"]: a["term"].lower() for a in row["aspects"] if a["term"]}.values()
+            named.update(terms)
+            parts.update(word for term in terms for word in re.findall(r"[a-z]{3,}", term))
     return sorted(
         word
         for word, (_, tag) in word_classes().items()
         if tag == "JJ"
         and seen[word] >= _SEEN
         and named[word] < _SHARE * seen[word]
+        and parts[word] < _SHARE_AS_PART * seen[word]
         and word not in _NAMES
     )
 

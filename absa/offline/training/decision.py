@@ -14,8 +14,6 @@ from absa.offline.tagger import Tagger
 from nodes.language import language
 from schemas.sample import GoldAspect
 
-#: How much the tagger's word counts in whether an aspect is neutral.
-_MENTIONED = 0.5
 #: The bars that are tried, and the share of the chosen one that is worth a second look.
 _BARS = tuple(bar / 100 for bar in range(16, 56, 2))
 _SECOND_LOOK = 0.3
@@ -53,11 +51,13 @@ def fit(
     *,
     stacked: bool = False,
     worth: float = 0.0,
+    mentioned: float = 0.5,
 ) -> Decision:
     """The decision that gives the best pair F1 on these texts, with calibrated confidences.
 
     Candidates less likely than `worth` are left out of a second fit: confidences are shown of what
-    is reported, and need not hold far below.
+    is reported, and need not hold far below. `mentioned` is how much the tagger's word counts in
+    whether an aspect is neutral.
 
     Raises:
         TooLittleData: everything that was found is right, or nothing.
@@ -65,7 +65,7 @@ def fit(
     from sklearn.linear_model import LogisticRegression
 
     known, silent = tuple(sorted(domains)), tuple(sorted(quiet))
-    decision = Decision((), _MENTIONED, 1.0, 1.0, known, silent, stacked)
+    decision = Decision((), mentioned, 1.0, 1.0, known, silent, stacked)
     rows, right = [], []
     for text in texts:
         for key, made in text.candidates:
