@@ -211,6 +211,18 @@ def test_what_only_the_contrast_rule_named_is_judged_by_its_words_or_dropped_aga
     assert last == {("스피커", "positive"), ("저음", "negative")}
 
 
+def test_a_name_is_never_its_own_evidence(analyst: OfflineAnalyst) -> None:
+    text = "최고의 호텔. 위치!"
+    for role, found in (("atsa", "aspect_sentiments"), ("extract", "tuples")):
+        answer = analyst.answer(role, {"text": text, "lang": "ko", "domain": "hotel"})
+        for item in answer[found]:
+            assert item["evidence"] not in ("호텔", "위치")
+            assert item["evidence"] in text
+    single = build_graph(load_settings("configs/baseline_single.yaml"))
+    output = single.invoke({"text": text, "lang": "ko", "domain": "hotel"})["output"]
+    assert {t.aspect_term for t in output.final_result.final_tuples} == {"호텔", "위치"}
+
+
 def test_contrast_with_both_polarities_on_one_side_is_a_risk(analyst: OfflineAnalyst) -> None:
     text = "The food was delicious but the staff was friendly and rude"
     answer = analyst.answer("validator", {"text": text, "lang": "en"})

@@ -49,7 +49,7 @@ def _triplet(analysis: Analysis, finding: Finding, view: Reading) -> dict[str, A
     return {
         "aspect_term": finding.aspect.term,
         "aspect_ref": finding.aspect.term,
-        "evidence": quoted or lens.clause_text(analysis, finding),
+        "evidence": lens.grounds(analysis, finding, quoted),
         "opinion_term": quoted or None,
         "polarity": view.polarity,
         "span": span(finding),

@@ -24,12 +24,13 @@ def evidence(analysis: Analysis, reading: Reading) -> str:
     return analysis.text[reading.evidence_start : reading.evidence_end][:_EVIDENCE_LIMIT]
 
 
-def clause_text(analysis: Analysis, finding: Finding) -> str:
-    """The clause an aspect stands in, as written."""
-    if not analysis.clauses:
-        return ""
+def grounds(analysis: Analysis, finding: Finding, quoted: str) -> str:
+    """What is quoted of an aspect, else its clause, as written; never its name alone."""
     clause = analysis.clauses[finding.aspect.clause]
-    return analysis.text[clause.start : clause.end][:_EVIDENCE_LIMIT]
+    for words in (quoted, analysis.text[clause.start : clause.end]):
+        if words and key(words) != key(finding.aspect.term):
+            return words[:_EVIDENCE_LIMIT]
+    return analysis.text.strip()[:_EVIDENCE_LIMIT]
 
 
 def distinct(analysis: Analysis) -> list[Finding]:

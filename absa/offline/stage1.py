@@ -71,7 +71,7 @@ def atsa(analysis: Analysis) -> dict[str, Any]:
                 "aspect_ref": finding.aspect.term,
                 "polarity": reading.polarity,
                 "opinion_term": quoted or None,
-                "evidence": quoted or lens.clause_text(analysis, finding),
+                "evidence": lens.grounds(analysis, finding, quoted),
                 "confidence": reading.confidence,
                 "is_implicit": False,
             }
