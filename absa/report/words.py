@@ -9,7 +9,7 @@ from nodes.override_gate import APPLIED, CONDITIONS
 
 GATE = {
     "add": "Override: tuple added",
-    "flip": "Override: polarity changed",
+    "flip": "Override: polarity or confidence set",
     "drop": "Override: tuple dropped",
     "max_one_override_per_sample": "Overrides of this text used up",
     "neutral_only": "Nothing positive or negative said",
