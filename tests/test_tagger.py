@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
+from absa.backends.offline import OfflineBackend
 from absa.offline.analysis import Analyser
 from absa.offline.aspects import find
 from absa.offline.features import features
@@ -16,6 +18,8 @@ from absa.offline.tagger import Candidate, Tagger, disjoint, spans
 from absa.offline.training.tagger import labels
 from absa.offline.views import view_of
 from absa.offline.windows import Windows
+from nodes.assets import data_dir
+from schemas.errors import InputError
 from schemas.sample import GoldAspect
 
 TEXTS = [
@@ -141,3 +145,10 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     decision.write_text("{}")
     with pytest.raises(ValueError, match="not a decision file"):
         Decision.load(decision)
+    for name in ("decision_en.json", "polarity_en.npz"):
+        copy(data_dir("resources") / "models" / name, tmp_path)
+    with pytest.raises(InputError, match="backend.model.*not an aspect tagger"):
+        OfflineBackend(str(tmp_path))
+    junk.unlink()
+    with pytest.raises(InputError, match="backend.model.*incomplete model"):
+        OfflineBackend(str(tmp_path))

@@ -206,29 +206,30 @@ class LanguageModels:
 
 
 class Models:
-    """The models of a folder, each language read when it is first met."""
+    """The models of a folder, each shipped language read when it is first met."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        """Take the shipped folder or another one.
+        """Take the shipped folder, or another one, which is read at once: it may be damaged.
 
         Raises:
-            ValueError: if the folder holds no models.
+            ValueError: if the folder holds no models, or a damaged one.
         """
-        self._shipped = data_dir("resources") / "models"
-        self._folder = Path(folder) if folder is not None else self._shipped
         self._loaded: dict[str, LanguageModels] = {}
         self._lock = threading.Lock()
-        if not any(decision_file(self._folder, lang).is_file() for lang in LANGUAGES):
+        if folder is None:
+            return
+        own = [lang for lang in LANGUAGES if decision_file(Path(folder), lang).is_file()]
+        if not own:
             raise ValueError(
                 f"{folder} is not a model: make one with `absa train DATA --out MODEL`"
             )
+        self._loaded = {lang: load(Path(folder), lang) for lang in own}
 
     def of(self, lang: str) -> LanguageModels:
         """The models of ``ko`` or ``en``."""
         with self._lock:
             if lang not in self._loaded:
-                own = decision_file(self._folder, lang).is_file()
-                self._loaded[lang] = load(self._folder if own else self._shipped, lang)
+                self._loaded[lang] = load(data_dir("resources") / "models", lang)
             return self._loaded[lang]
 
 
