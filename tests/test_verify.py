@@ -52,6 +52,7 @@ TEXTS = {
     "k-implicit": "너무 비싸서 다시는 안 사요.",
     "e-plain": "The soup was lovely.",
     "e-guard": "The screen is dim but the keys are soft.",
+    "e-unlikely": "The tea was cold, but the cups were pretty.",
     "e-differs": "The waiter was rude.",
 }
 
@@ -114,6 +115,13 @@ SCRIPTS: dict[str, Answers] = {
         atsa=atsa(("screen", "negative", "dim", 0.9), ("keys", "positive", "soft", 0.9)),
         epm=turn(set_polarity("screen", "positive")),
         atsa_review=atsa_review(("screen", "flip_polarity", "positive", 0.1, "dim")),
+    ),
+    # The model itself did not believe in the cups: they go, and no contrast brings them back.
+    "e-unlikely": said(
+        ate=ate(
+            {"term": "tea", "name_probability": 0.9}, {"term": "cups", "name_probability": 0.1}
+        ),
+        atsa=atsa(("tea", "negative", "cold", 0.9), ("cups", "positive", "pretty", 0.9)),
     ),
     "e-differs": said(
         ate=ate("waiter"),

@@ -26,13 +26,23 @@ Found = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is on record about one sample under one seed."""
+    """All that is on record about one sample under one seed.
+
+    Attributes:
+        line: The line of the output.
+        output: The output.
+        card: The scorecard.
+        calls: What the agents answered.
+        gate: What the gate wrote down.
+        least: How likely a name had to be in this run.
+    """
 
     line: Line
     output: FinalOutput
     card: dict[str, Any] | None
     calls: list[Line]
     gate: list[Line]
+    least: float = 0.0
 
     @property
     def raw(self) -> dict[str, Any]:

@@ -377,6 +377,7 @@ class _Verification:
     def _check_samples(self) -> None:
         settings = self._settings
         replayer = Replayer(settings.pipeline, self._demos(settings)) if settings else None
+        least = settings.pipeline.min_name_probability if settings else 0.0
         for uid in self._files[OUTPUTS].uids:
             outputs = self._files[OUTPUTS].of(uid)
             cards = self._files[SCORECARDS].of(uid)
@@ -393,8 +394,8 @@ class _Verification:
                     what = f"{OUTPUTS}: not an output: {first_problem(error)}"
                     self._say(COUNTS, what, uid, seed)
                     continue
-                mine = [[x for x in lines if x.seed == seed] for lines in (calls, gate)]
-                self._check_one(Evidence(line, output, card, *mine), replayer, seed)
+                asked, judged = ([x for x in lines if x.seed == seed] for lines in (calls, gate))
+                self._check_one(Evidence(line, output, card, asked, judged, least), replayer, seed)
 
     def _check_seeds(self, uid: str, lines: Iterable[Line]) -> None:
         for seed in {line.seed for line in lines} - set(self._seeds):

@@ -21,6 +21,7 @@ from absa.runs.verify.words import (
 )
 from nodes.adopt import EV_REASONS
 from nodes.polarity import read
+from nodes.thresholds import reaches
 from schemas.answers import (
     LABELS,
     POLARITIES,
@@ -64,7 +65,7 @@ def follows_directly(e: Evidence) -> Found:
 
 
 def _stage1_follows(e: Evidence) -> Found:
-    """Stage 1's tuples: ATE's aspects with ATSA's sentiments, neutral where there is none."""
+    """Stage 1's tuples: ATE's likely aspects with ATSA's sentiments, neutral where none is."""
     ate, atsa = e.answer("ate"), e.answer("atsa")
     if ate is None or atsa is None:
         return  # a missing answer is told elsewhere
@@ -77,12 +78,18 @@ def _stage1_follows(e: Evidence) -> Found:
         polarity = read(item.polarity).value
         if polarity:
             said.setdefault(e.lang.key(item.aspect_ref or ""), set()).add(polarity)
-    keys = {key for a in aspects.aspects if (key := e.lang.key(a.term))}
+    every = {key for a in aspects.aspects if (key := e.lang.key(a.term))}
+    keys = every & {
+        e.lang.key(a.term)
+        for a in aspects.aspects
+        if a.name_probability is None or reaches(a.name_probability, e.least)
+    }
     expected = {(key, p) for key in keys for p in said.get(key) or {"neutral"}}
     recorded = e.keyed(e.output.final_result.stage1_tuples)
     added = {key for key, _ in recorded} - keys
-    # The contrast rule may find one aspect more.
-    if len(added) == 1 and len(keys) < 2 and e.lang.has_contrast(e.output.text):
+    # The contrast rule may find one aspect more, unless a side of it had a name that went.
+    whole = keys == every and len(keys) < 2
+    if len(added) == 1 and whole and e.lang.has_contrast(e.output.text):
         key = next(iter(added))
         expected |= {(key, p) for p in said.get(key) or {"neutral"}}
     if recorded != expected:
