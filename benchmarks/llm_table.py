@@ -126,7 +126,8 @@ def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
         cells = (
             one["name"],
             f"{100 * f1['value']:.1f} [{100 * f1['low']:.1f}, {100 * f1['high']:.1f}]",
-            f"{each['latency_ms'] / 1000:.1f}",
+            # Of answers from the cache nobody knows what they took.
+            "–" if each["latency_ms"] is None else f"{each['latency_ms'] / 1000:.1f}",
             f"{each['calls']:.1f}",
             f"{each['prompt_tokens']:.0f}",
             f"{each['completion_tokens']:.0f}",
