@@ -113,6 +113,11 @@ def valid_share(run: Path) -> tuple[int, int]:
     return sum(c["attempts"] == 1 and not c["notes"] for c in calls), len(calls) + failed
 
 
+def shown(value: float | None, digits: int = 0, per: int = 1) -> str:
+    """A number; of answers that were in the cache nobody knows what they took."""
+    return "–" if value is None else f"{value / per:.{digits}f}"
+
+
 def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
     """The numbers side by side, as Markdown, and what they say about the debate."""
     yield (
@@ -126,11 +131,10 @@ def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
         cells = (
             one["name"],
             f"{100 * f1['value']:.1f} [{100 * f1['low']:.1f}, {100 * f1['high']:.1f}]",
-            # Of answers from the cache nobody knows what they took.
-            "–" if each["latency_ms"] is None else f"{each['latency_ms'] / 1000:.1f}",
-            f"{each['calls']:.1f}",
-            f"{each['prompt_tokens']:.0f}",
-            f"{each['completion_tokens']:.0f}",
+            shown(each["latency_ms"], 1, per=1000),
+            shown(each["calls"], 1),
+            shown(each["prompt_tokens"]),
+            shown(each["completion_tokens"]),
             f"{valid} of {asked}",
         )
         yield f"| {' | '.join(cells)} |"
