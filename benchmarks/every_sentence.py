@@ -15,7 +15,6 @@ from pathlib import Path
 from absa.data import BadLine, DataError, read_samples
 from absa.offline import OfflineAnalyst
 from schemas.answers import Answer, AteAnswer, AtsaAnswer, ValidatorAnswer, read_answer
-from schemas.sample import Sample
 
 ROLES: dict[str, type[Answer]] = {
     "ate": AteAnswer,
@@ -24,10 +23,12 @@ ROLES: dict[str, type[Answer]] = {
 }
 
 
-def faults(analyst: OfflineAnalyst, sample: Sample) -> list[str]:
+def faults(
+    analyst: OfflineAnalyst, text: str, lang: str | None, domain: str | None = None
+) -> list[str]:
     """What is wrong with what is said about a text."""
     found = []
-    seen = {"text": sample.text, "lang": sample.lang, "domain": sample.domain}
+    seen = {"text": text, "lang": lang, "domain": domain}
     for role, answer in ROLES.items():
         try:
             _, notes = read_answer(answer, analyst.answer(role, seen))
@@ -49,7 +50,7 @@ def main() -> None:
                 if isinstance(sample, BadLine):
                     continue
                 texts[str(path.relative_to(folder))] += 1
-                for fault in faults(analyst, sample):
+                for fault in faults(analyst, sample.text, sample.lang, sample.domain):
                     wrong += 1
                     print(f"{path}: {sample.uid}: {fault}: {sample.text!r}")
         except DataError as error:

@@ -3,8 +3,8 @@
 A word enters as the sum of what is known about it (its stem, tag, class, spelling, the opinion and
 the domain it stands in) and of its vector, so that a word of no training text is read like those
 that mean the like. Three layers look at the neighbours; what comes out are the tagger's labels. The
-tagger knows words by heart, a network what they are about, and the mean of both does better on texts
-of other sources. There are several networks that began at different guesses, and their mean counts:
+tagger knows words by heart, a network what they are about; the mean of both does better on texts of
+other sources. There are several networks that began at different guesses, and their mean counts:
 all weights have one more axis in front, which tells them apart.
 
 A word's own part is computed once and kept. Nothing else changes after loading.
