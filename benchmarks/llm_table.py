@@ -106,36 +106,65 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
     return found
 
 
-def valid_share(run: Path) -> tuple[int, int]:
-    """Answers that could be read whole at the first attempt, of all questions asked."""
-    calls = list(lines(run / "traces.jsonl"))
-    failed = sum(1 for error in lines(run / "errors.jsonl") if error.get("node"))
-    return sum(c["attempts"] == 1 and not c["notes"] for c in calls), len(calls) + failed
+class Cost(NamedTuple):
+    """What a protocol took, counted on the samples for which the model was asked every time.
 
+    Of an answer that lay in the cache nobody knows here what it took.
+    """
 
-def shown(value: float | None, digits: int = 0, per: int = 1) -> str:
-    """A number; of answers that were in the cache nobody knows what they took."""
-    return "–" if value is None else f"{value / per:.{digits}f}"
+    samples: int
+    seconds: float
+    calls: int
+    prompt_tokens: int
+    output_tokens: int
+    read_at_once: int
+    failed: int
+
+    @classmethod
+    def of(cls, run: Path) -> Cost:
+        """Count the calls of a run."""
+        asked: dict[str, list[Json]] = {}
+        for call in lines(run / "traces.jsonl"):
+            asked.setdefault(call["uid"], []).append(call)
+        fresh = {uid for uid, calls in asked.items() if not any(c["cached"] for c in calls)}
+        calls = [call for uid in fresh for call in asked[uid]]
+        usages = [call["usage"] or {} for call in calls]
+        return cls(
+            samples=len(fresh),
+            seconds=sum(call["latency_ms"] for call in calls) / 1000,
+            calls=len(calls),
+            prompt_tokens=sum(usage.get("prompt_tokens", 0) for usage in usages),
+            output_tokens=sum(usage.get("completion_tokens", 0) for usage in usages),
+            read_at_once=sum(c["attempts"] == 1 and not c["notes"] for c in calls),
+            failed=sum(
+                bool(error.get("node")) and error["uid"] not in asked.keys() - fresh
+                for error in lines(run / "errors.jsonl")
+            ),
+        )
+
+    def each(self, spent: float, digits: int = 0) -> str:
+        """So much per sample."""
+        return f"{spent / self.samples:.{digits}f}" if self.samples else "–"
 
 
 def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
     """The numbers side by side, as Markdown, and what they say about the debate."""
     yield (
-        "| protocol | pair F1 [95 %] | s per sample | calls | prompt tokens | output tokens "
-        "| valid answers |"
+        "| protocol | pair F1 [95 %] | samples asked | s per sample | calls | prompt tokens "
+        "| output tokens | valid answers |"
     )
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|"
     for one in found["configurations"]:
-        f1, each = one["scores"]["pair_strict_f1"], one["cost"]["per_sample"]
-        valid, asked = valid_share(out / one["name"])
+        f1, cost = one["scores"]["pair_strict_f1"], Cost.of(out / one["name"])
         cells = (
             one["name"],
             f"{100 * f1['value']:.1f} [{100 * f1['low']:.1f}, {100 * f1['high']:.1f}]",
-            shown(each["latency_ms"], 1, per=1000),
-            shown(each["calls"], 1),
-            shown(each["prompt_tokens"]),
-            shown(each["completion_tokens"]),
-            f"{valid} of {asked}",
+            str(cost.samples),
+            cost.each(cost.seconds, 1),
+            cost.each(cost.calls, 1),
+            cost.each(cost.prompt_tokens),
+            cost.each(cost.output_tokens),
+            f"{cost.read_at_once} of {cost.calls + cost.failed}",
         )
         yield f"| {' | '.join(cells)} |"
     yield ""
