@@ -38,7 +38,7 @@ test: lint ## Set up, lint and run all tests: what CI runs
 
 .PHONY: test-llm
 test-llm: $(LLM) ## Run the whole graph against a real small model (a 100 MB download)
-	$(BIN)/python -m pytest -s tests/llm $(if $(PICK),-k "$(PICK)")
+	EACH=$(EACH) $(BIN)/python -m pytest -s tests/llm
 
 .PHONY: lint
 lint: $(DEV) ## Check style, types and the direction of imports

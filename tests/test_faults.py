@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fault_server import GARBLED, LASTING, PASSING, serving
+from openai_server import free_port_url
 
 from absa.backends import meter
 from absa.backends.meter import Budget
@@ -18,7 +19,8 @@ from absa.runs import RunPlan, run
 from absa.runs.plan import RunReport
 from absa.runs.verify import verify
 from benchmarks.answers import ANSWERS, TEXT
-from schemas.settings import BackendSettings, PipelineSettings, Settings
+from schemas.errors import BackendError
+from schemas.settings import BackendSettings, PipelineSettings, RoleSettings, Settings
 
 SAMPLES = 500
 RETRIES = 5
@@ -42,6 +44,7 @@ def run_against(
     *,
     pipeline: PipelineSettings | None = None,
     retries: int = RETRIES,
+    roles: dict[str, RoleSettings] | None = None,
     **plan: Any,
 ) -> RunReport:
     backend = BackendSettings(
@@ -51,6 +54,7 @@ def run_against(
         max_retries=retries,
         timeout_s=0.6,
         max_concurrency=32,
+        roles=roles or {},
     )
     settings = Settings(backend=backend, pipeline=pipeline or PipelineSettings())
     cache = out.parent / "answers.db"
@@ -111,6 +115,57 @@ def test_a_server_that_is_gone_stops_the_run_and_loses_nothing(tmp_path: Path) -
     assert report.totals.done == 0
 
 
+def test_one_role_without_its_server_stops_the_run(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data.jsonl", [f"{TEXT} {n}" for n in range(60)])
+    with serving(ANSWERS, share=0.0) as server:
+        gone = RoleSettings(model="gone", base_url=free_port_url())
+        report = run_against(
+            server.port, data, tmp_path / "run", retries=0, concurrency=2, roles={"judge": gone}
+        )
+    assert "gone at 127.0.0.1" in str(report.stopped_because)
+    assert report.totals.failed <= 2 + meter.GONE_AFTER
+
+
+def test_one_role_without_its_key_stops_the_run(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data.jsonl", [f"{TEXT} {n}" for n in range(60)])
+    with serving(ANSWERS, share=0.0) as server:
+        locked = RoleSettings(model="locked", api_key_env="NO_SUCH_KEY_OF_THE_TESTS")
+        report = run_against(
+            server.port, data, tmp_path / "run", concurrency=2, roles={"judge": locked}
+        )
+    assert "NO_SUCH_KEY_OF_THE_TESTS" in str(report.stopped_because)
+    assert report.totals.failed <= 2 + meter.GONE_AFTER
+
+
+def test_a_budget_remembers_what_was_spent_on_unfinished_and_forgotten_samples(
+    tmp_path: Path,
+) -> None:
+    data = write_data(tmp_path / "data.jsonl", [f"{TEXT} FILTERED", *(f"{TEXT} {n}" for n in "ab")])
+    with serving(ANSWERS, share=0.0) as server:
+
+        def spent(*, retry_failed: bool = False) -> dict[str, Any]:
+            run_against(
+                server.port,
+                data,
+                tmp_path / "run",
+                budget=Budget(calls=6),
+                concurrency=1,
+                retry_failed=retry_failed,
+            )
+            manifest = (tmp_path / "run/manifest.json").read_text(encoding="utf-8")
+            found: dict[str, Any] = json.loads(manifest)["spent"]
+            return found
+
+        # Three calls for the failure; the next sample is under way when three more are made.
+        first = spent()
+        assert first["calls"] == 6
+        asked = +server.requests
+        # Starting again buys nothing, and what the failure cost stays spent when it is forgotten.
+        assert spent() == first
+        assert spent(retry_failed=True) == first
+        assert server.requests == asked
+
+
 @pytest.mark.parametrize(
     ("budget", "why"),
     [
@@ -151,6 +206,15 @@ def test_a_budget_in_money_needs_a_price(tmp_path: Path, monkeypatch: pytest.Mon
         )
     assert "--budget-usd 0.02 is spent" in str(known.stopped_because)
     assert known.totals.done in (1, 2)
+
+
+def test_an_answer_without_a_count_of_tokens_has_an_unknown_cost_also_if_it_failed() -> None:
+    asked = meter.Meter(Budget(usd=1.0), meter.Spent())
+    asked.failed("s0", BackendError("no connection", node="ate", details={"model": "m"}))
+    assert asked.total.cost_usd == 0.0
+    unreadable = {"model": "m", "usage": {}, "answered": True}
+    asked.failed("s1", BackendError("unreadable", node="ate", details=unreadable))
+    assert asked.total.cost_usd is None
 
 
 def test_the_key_is_in_no_artefact_of_a_failing_run(

@@ -559,6 +559,15 @@ def test_latency_excludes_waiting_for_a_slot(server: Server) -> None:
     assert sum(latencies) < 800, "with waiting it would be 100 + 200 + 300 + 400"
 
 
+def test_latency_excludes_waiting_for_the_rate(server: Server, ask: AskFn) -> None:
+    server.rule = lambda _: says(GOOD)
+    asked = backend(server, requests_per_second=4.0)
+    began = time.monotonic()
+    replies = [ask(asked, question()) for _ in range(2)]
+    assert time.monotonic() - began > 0.25
+    assert all((reply.latency_ms or 0) < 200 for reply in replies)
+
+
 def test_slot_is_free_while_a_retry_waits(server: Server) -> None:
     server.script = [fails(429, Retry_After="1"), says(GOOD), says(GOOD)]
     asked = backend(server, max_concurrency=1)

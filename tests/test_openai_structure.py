@@ -26,6 +26,7 @@ from schemas.answers import (
     ExtractAnswer,
     JudgeAnswer,
     TurnAnswer,
+    ValidatorAnswer,
 )
 from schemas.backend import Ask, Reply
 from schemas.errors import AnswerError, BackendError
@@ -143,6 +144,15 @@ def test_context_overflow_is_known_by_the_words_of_many_servers(words: str, stat
         with pytest.raises(BackendError, match="larger context"):
             OpenAIBackend(settings(server.url), backoff_s=0).ask(question())
         assert len(server.requests) == 1
+
+
+def test_busy_server_that_speaks_of_tokens_is_asked_again(ask: AskFn) -> None:
+    with serve() as server:
+        server.script = [
+            fails(429, "Too many tokens, please wait before trying again."),
+            says(GOOD),
+        ]
+        assert ask(OpenAIBackend(settings(server.url), backoff_s=0), question()).attempts == 2
 
 
 def test_trickling_answer_ends_with_the_time_limit(ask: AskFn) -> None:
@@ -284,6 +294,53 @@ def test_cut_answer_without_one_of_its_lists_is_no_answer(
 ) -> None:
     with pytest.raises(AnswerError, match=f"breaks off before .*{lost}"):
         wire.parse(text, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (ValidatorAnswer, '[{"type": "NEGATION", "severity": "high", "confidence": 0.9}]'),
+        (ValidatorAnswer, '{"structural_risks": [{"type": "IRONY", "confidence": 1} {"type": "'),
+        (JudgeAnswer, '[{"op": "drop_tuple", "target": "가격", "rationale": "…"}]'),
+        (AtsaAnswer, '[{"aspect": "가격", "sentiment": "negative"}]'),
+        (AteAnswer, '[{"aspect": "가격"}]'),
+    ],
+)
+def test_item_of_a_list_is_not_taken_for_the_answer(answer: type[Answer], text: str) -> None:
+    with pytest.raises(AnswerError):
+        wire.parse(text, answer)
+
+
+@pytest.mark.parametrize(
+    "given", [{"aspect_sentiments": {"가격": "negative"}}, {"aspect_sentiments": [1, 2]}]
+)
+def test_list_of_which_nothing_can_be_read_is_a_failure_with_its_words(
+    given: dict[str, Any], ask: AskFn
+) -> None:
+    with serve() as server:
+        server.rule = lambda _: says(given)
+        with pytest.raises(BackendError, match="not even after a repair round") as caught:
+            ask(OpenAIBackend(settings(server.url), backoff_s=0), question(AtsaAnswer))
+        assert len(server.requests) == 2
+    assert json.loads(caught.value.raw or "") == given
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        says("half an ans", finish="content_filter"),
+        Response(body={**says("").body, "choices": [], "guard": "half an ans"}),  # type: ignore[dict-item]
+    ],
+)
+def test_answer_that_cannot_be_used_is_kept_and_its_tokens_are_counted(
+    response: Response, ask: AskFn
+) -> None:
+    with serve() as server:
+        server.rule = lambda _: response
+        with pytest.raises(BackendError) as caught:
+            ask(OpenAIBackend(settings(server.url), backoff_s=0), question())
+    assert "half an ans" in (caught.value.raw or "")
+    assert caught.value.details["usage"] == {"prompt_tokens": 11, "completion_tokens": 7}
 
 
 def test_whole_answer_with_an_empty_list_is_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +26,8 @@ from schemas.settings import BackendSettings
 
 NO_KEY = "no-key-needed"
 _PATH = "/chat/completions"
+ANSWER = "answer"
+"""Under this name an error carries the response that it is about."""
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 
@@ -62,6 +64,13 @@ class Tally:
         """Count the tokens of one answer."""
         for name, count in (("prompt_tokens", prompt), ("completion_tokens", completion)):
             self.usage[name] = self.usage.get(name, 0) + count
+
+    def add_usage_of(self, response: Mapping[str, Any]) -> None:
+        """Count the tokens of an answer that could not be used, if it says how many they are."""
+        told = response.get("usage")
+        if isinstance(told, Mapping):
+            counts = (told.get("prompt_tokens"), told.get("completion_tokens"))
+            self.add_usage(*(count if isinstance(count, int) else 0 for count in counts))
 
 
 class _Chat(ChatOpenAI):
@@ -122,10 +131,17 @@ class _Chat(ChatOpenAI):
         return body
 
     def _result(self, response: Any) -> ChatResult:
-        result = self._create_chat_result(response)
-        for generation in result.generations:
-            if (generation.generation_info or {}).get("finish_reason") == "content_filter":
-                raise openai.ContentFilterFinishReasonError
+        try:
+            result = self._create_chat_result(response)
+            if not result.generations:
+                raise LookupError("no answer in it")
+            for generation in result.generations:
+                if (generation.generation_info or {}).get("finish_reason") == "content_filter":
+                    raise openai.ContentFilterFinishReasonError
+        except Exception as error:
+            # Whatever is wrong with it, it was said, and perhaps paid for.
+            vars(error)[ANSWER] = response
+            raise
         return result
 
 
@@ -185,7 +201,7 @@ class Clients:
         self.slots = asyncio.Semaphore(settings.max_concurrency)
         rate = settings.requests_per_second
         # One for all chats: a limit is about the server, whatever model is asked.
-        self._limiter = (
+        self.limiter = (
             InMemoryRateLimiter(
                 requests_per_second=rate, check_every_n_seconds=min(0.1, 0.1 / rate)
             )
@@ -214,7 +230,6 @@ class Clients:
                     timeout_s=self._settings.timeout_s,
                     timeout=self._settings.timeout_s,
                     max_retries=0,
-                    rate_limiter=self._limiter,
                     # Answers are cached by what they depend on, elsewhere; never in here.
                     cache=False,
                     # A streamed answer has no token counts on many servers.

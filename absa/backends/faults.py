@@ -140,7 +140,9 @@ def _is_about_the_text(error: BaseException) -> bool:
 
 
 def _is_too_long(error: BaseException) -> bool:
-    return status_of(error) is not None and bool(_TOO_LONG.search(_said(error)))
+    """A busy server may speak of too many tokens, too: those of the last minute."""
+    status = status_of(error)
+    return status is not None and status not in _BUSY and bool(_TOO_LONG.search(_said(error)))
 
 
 def _is_filtered(error: BaseException) -> bool:

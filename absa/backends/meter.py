@@ -6,13 +6,14 @@ were paid for come from the cache.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from absa.prices import price_of
 from schemas.backend import Ask, Backend, Reply
 from schemas.errors import BackendError
 
-# So many calls in a row that could not be answered, each after all its retries: nobody is there.
+# So many calls in a row that a model did not answer, each after all its retries: nobody is there.
 GONE_AFTER = 8
 
 
@@ -58,8 +59,14 @@ class Meter:
         self._budget = budget
         self._total = spent
         self._by_sample: dict[str, Spent] = {}
-        self._unanswered = 0
-        self._last_failure = ""
+        # By model: roles may have servers and keys of their own, and one of them may be gone.
+        self._unanswered: Counter[str | None] = Counter()
+        self._last_failure: dict[str | None, str] = {}
+
+    @property
+    def total(self) -> Spent:
+        """Everything that was spent."""
+        return self._total
 
     def take(self, uid: str) -> Spent:
         """What a sample has cost since it was last asked about."""
@@ -67,11 +74,12 @@ class Meter:
 
     def check(self) -> None:
         """Whether one more call may be made; raises `StopRun` if not."""
-        if self._unanswered >= GONE_AFTER:
-            raise StopRun(
-                f"{self._unanswered} calls in a row were not answered ({self._last_failure}); "
-                "start again when the server is back, --retry-failed asks for the failed ones"
-            )
+        for model, unanswered in self._unanswered.items():
+            if unanswered >= GONE_AFTER:
+                raise StopRun(
+                    f"{unanswered} calls in a row were not answered ({self._last_failure[model]}); "
+                    "start again when the server is back, --retry-failed asks for the failed ones"
+                )
         budget, spent = self._budget, self._total
         if budget.calls is not None and spent.calls >= budget.calls:
             raise StopRun(f"--budget-calls {budget.calls} is spent")
@@ -90,20 +98,22 @@ class Meter:
 
     def answered(self, uid: str, model: str | None, usage: dict[str, int] | None) -> None:
         """Count an answered call."""
-        self._unanswered = 0
+        self._unanswered[model] = 0
         self._count(uid, usage or {}, price_of(model, usage))
 
     def failed(self, uid: str, error: BackendError) -> None:
         """Count a call that got no usable answer."""
+        model = error.details.get("model")
         if error.unreachable:
-            self._unanswered += 1
-            self._last_failure = str(error)
+            self._unanswered[model] += 1
+            self._last_failure[model] = str(error)
         else:
-            self._unanswered = 0
+            self._unanswered[model] = 0
         if error.attempts:
-            usage = error.details.get("usage") or {}
-            cost = price_of(error.details.get("model"), usage) if usage else 0.0
-            self._count(uid, usage, cost)
+            usage = error.details.get("usage") or None
+            # An answer without a count of its tokens has a price that nobody knows.
+            paid = usage or error.details.get("answered")
+            self._count(uid, usage or {}, price_of(model, usage) if paid else 0.0)
 
     def _count(self, uid: str, usage: dict[str, int], cost: float | None) -> None:
         self._total = self._total.plus(usage, cost)

@@ -8,6 +8,7 @@ once, without I/O; `ask` and `aask` carry it out, each in its own way.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 import weakref
@@ -21,7 +22,7 @@ import openai
 from langchain_core.messages import AIMessage, HumanMessage
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 
-from absa.backends.chat import Clients, Role, Tally
+from absa.backends.chat import ANSWER, Clients, Role, Tally
 from absa.backends.faults import Wait, explain, is_hopeless, is_refusal, is_transient, status_of
 from absa.backends.keys import OPENAI_URL, Key, Keys
 from absa.backends.servers import Servers
@@ -154,7 +155,7 @@ class OpenAIBackend:
             if repaired.output is not None and (
                 reading.output is None or repaired.missing <= reading.missing
             ):
-                before = self._keys.hide(text[:SHOWN])
+                before = self._keys.hide(text)[:SHOWN]
                 notes.append(f"repaired: {why}; the first answer was: {before}")
                 if repaired.why:
                     notes.append(f"not repaired: {self._keys.hide(repaired.why)}")
@@ -235,7 +236,12 @@ class OpenAIBackend:
             turn=question.turn,
             raw=self._keys.hide(raw),
             attempts=tally.attempts,
-            details={"host": role.host, "model": role.model, "usage": tally.usage},
+            details={
+                "host": role.host,
+                "model": role.model,
+                "usage": tally.usage,
+                "answered": True,
+            },
         )
 
     def _failure(
@@ -245,6 +251,11 @@ class OpenAIBackend:
         what, remedy = explain(error, role.key.where)
         times = f" after {tally.attempts} attempts" if tally.attempts > 1 else ""
         body = self._keys.hide(str(error))
+        answered = raw is not None
+        if isinstance(response := vars(error).get(ANSWER), dict):
+            answered |= bool(response.get("choices"))
+            tally.add_usage_of(response)
+            raw = raw or json.dumps(response, ensure_ascii=False, default=str)
         words = f" ({body[:SHOWN]})" if status_of(error) else ""
         return BackendError(
             f"{question.node}: {role.model} at {role.host}: {what}{times}{words}; {remedy}",
@@ -258,13 +269,20 @@ class OpenAIBackend:
                 "host": role.host,
                 "model": role.model,
                 "usage": tally.usage,
+                "answered": answered,
             },
         )
 
     def _role(self, question: Ask, asked: RoleSettings, key: Key) -> Role:
         def missing(what: str) -> BackendError:
             return BackendError(
-                f"{question.node}: {what}", node=question.node, turn=question.turn, attempts=0
+                f"{question.node}: {what}",
+                node=question.node,
+                turn=question.turn,
+                attempts=0,
+                # The next call would fare no better.
+                unreachable=True,
+                details={"model": asked.model},
             )
 
         if asked.model is None:
@@ -301,6 +319,8 @@ class OpenAIBackend:
         chat = clients.chat(call.role, call.dialect, call.tally)
 
         def once() -> AIMessage:
+            if clients.limiter:
+                clients.limiter.acquire()
             with self._slots, _Clock(call.tally):
                 return chat.invoke(list(call.messages), **call.options)
 
@@ -327,6 +347,8 @@ class OpenAIBackend:
         chat = clients.chat(call.role, call.dialect, call.tally)
 
         async def once() -> AIMessage:
+            if clients.limiter:
+                await clients.limiter.aacquire()
             async with clients.slots:
                 with _Clock(call.tally):
                     return await chat.ainvoke(list(call.messages), **call.options)

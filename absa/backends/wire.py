@@ -115,24 +115,23 @@ class Parsed:
 def parse(text: str, answer: type[Answer]) -> Parsed:
     """The JSON object in a model's answer, out of fences, thoughts and prose if need be.
 
-    Of several objects the first with a key that was asked for is taken. Raises `AnswerError`,
-    with a reason the model can act on, where there is none.
+    Of several objects the first that has a list of those asked for is taken: an item of such a list
+    may share a key with the answer, and is not it. Raises `AnswerError`, with a reason the model
+    can act on, where there is none.
     """
     text = _without_thoughts(text)
     if not text:
         raise AnswerError("the answer is empty")
-    expected = {*answer.model_fields, *answer.forbidden}
-    found: Parsed | None = None
-    for candidate in (_in_our_words(parsed, answer) for parsed in _objects(text)):
-        if expected & candidate.output.keys():
-            found = candidate
-            break
-        found = found or candidate
-    if found is None:
+    expected = {*_lists(answer), *answer.forbidden} or answer.model_fields.keys()
+    candidates = [_in_our_words(parsed, answer) for parsed in _objects(text)]
+    if not candidates:
         raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
+    found = next((one for one in candidates if expected & one.output.keys()), candidates[0])
     if found.cut is not None and (lost := _lists(answer) - found.output.keys()):
         # Items may be lost and said to be; an answer without a whole list is another answer.
         raise AnswerError(f"the answer breaks off before {', '.join(sorted(lost))}")
+    if not expected & found.output.keys():
+        raise AnswerError(f"none of the expected keys {sorted(expected)} is in the answer")
     return replace(found, output=_encodable(found.output))
 
 
@@ -158,11 +157,18 @@ def _lists(answer: type[Answer]) -> frozenset[str]:
 def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
     """What of a parsed answer the reader would have to leave out; raises `AnswerError` if all.
 
-    Full lists that a reviewer must not give do not count: they are read as a violation.
+    Full lists that a reviewer must not give do not count: they are read as a violation. A list
+    that was given empty is an answer, one of which nothing can be read is none.
     """
     read_answer(answer, output)
     asked_for = {key: value for key, value in output.items() if key in answer.model_fields}
-    return read_answer(answer, asked_for)[1] if asked_for else []
+    if not asked_for:
+        return []
+    kept, notes = read_answer(answer, asked_for)
+    told = [name for name in _lists(answer) if asked_for.get(name)]
+    if told and not any(getattr(kept, name) for name in told):
+        raise AnswerError("; ".join(notes))
+    return notes
 
 
 def _number(text: str) -> float | None:
@@ -230,7 +236,7 @@ def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> 
     properties: Mapping[str, Any] = schema.get("properties", {})
     given: dict[str, Any] = {}
     for key, part in value.items():
-        name = key if key in properties else _our_key(key, properties.keys() - value.keys())
+        name = key if key in properties else _our_key(key, part, properties, value.keys())
         if name != key:
             renamed[key] = name
         # A key that is said twice keeps what was said first.
@@ -238,10 +244,19 @@ def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> 
     return given
 
 
-def _our_key(key: str, missing: Set[str]) -> str:
+def _our_key(key: str, value: Any, properties: Mapping[str, Any], given: Set[str]) -> str:
+    """The name we have for a key, among those not given; a list has the name of a list."""
     plain = "_".join(key.casefold().split())
     candidates = (plain, *read_json("answer_keys.json").get(plain, ()))
-    return next((name for name in candidates if name in missing), key)
+    return next(
+        (
+            name
+            for name in candidates
+            if name in properties.keys() - given
+            and (properties[name].get("type") == "array") <= isinstance(value, list)
+        ),
+        key,
+    )
 
 
 def _why(text: str) -> str:

@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -143,6 +144,8 @@ class _Run:
         # What an earlier start did beyond what this one asks for is part of the run as well.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
+        self._meter = Meter(plan.budget, self._spent_before())
+        self._noted = self._meter.total
         self._bad_lines = journal.bad_line_count()
         self._started_with = self._totals.done + self._totals.failed
 
@@ -244,12 +247,14 @@ class _Run:
             self._write_manifest()
         finally:
             telling.cancel()
+            self._note_spent()
             await engine.close()
             status.remove()
         return self._report()
 
     async def _keep_telling(self, status: StatusFile, engine: RunEngine) -> None:
         while True:
+            self._note_spent()
             status.write(self._progress(), self._control, engine.workers())
             await asyncio.sleep(EVERY_S)
 
@@ -277,7 +282,7 @@ class _Run:
             self._check_failures()
             self._tell()
 
-        meter = Meter(self._plan.budget, self._spent()) if paid else None
+        meter = self._meter if paid else None
         batch = Batch(
             plan=self._plan,
             backend=asked,
@@ -298,9 +303,19 @@ class _Run:
             if answers is not None:
                 answers.close()
 
-    def _spent(self) -> Spent:
-        totals = self._totals
-        return Spent(totals.calls, totals.prompt_tokens, totals.completion_tokens, totals.cost_usd)
+    def _spent_before(self) -> Spent:
+        """By all starts of the run, also on what was not finished or is to be tried again."""
+        noted, totals = Spent(**self._journal.recall("spent") or {}), self._totals
+        recorded = Spent(
+            totals.calls, totals.prompt_tokens, totals.completion_tokens, totals.cost_usd
+        )
+        # A note may lag behind the records by the second before a crash.
+        return max(noted, recorded, key=lambda spent: spent.calls)
+
+    def _note_spent(self) -> None:
+        if self._meter.total != self._noted:
+            self._noted = self._meter.total
+            self._journal.note_soon("spent", asdict(self._noted))
 
     def _open_answers(self) -> Answers:
         plan = self._plan
@@ -385,5 +400,6 @@ class _Run:
                     "completion_tokens": report.totals.completion_tokens,
                     "cost_usd": report.totals.cost_usd,
                 },
+                "spent": asdict(self._meter.total),
             },
         )

@@ -116,7 +116,11 @@ class Journal:
 
     def note(self, key: str, value: Any) -> None:
         """Note a fact about the run."""
-        self._db.write("INSERT OR REPLACE INTO run VALUES (?, ?)", key, _line(value)).result()
+        self.note_soon(key, value).result()
+
+    def note_soon(self, key: str, value: Any) -> Future[None]:
+        """Note a fact that nothing waits for."""
+        return self._db.write("INSERT OR REPLACE INTO run VALUES (?, ?)", key, _line(value))
 
     def flush(self) -> None:
         """Wait until every record is on the disk, also those nobody waits for any more."""

@@ -289,7 +289,7 @@ class Desk:
             node=facts["node"],
             attempts=facts["attempts"],
             unreachable=facts["unreachable"],
-            details={"model": facts["model"], "usage": facts["usage"]},
+            details=facts["details"],
         )
         meter.failed(uid, error)
 

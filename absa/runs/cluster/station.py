@@ -262,8 +262,7 @@ def _failure(error: BackendError) -> dict[str, Any]:
         "text": None,
         "message": str(error),
         "node": error.node,
-        "model": error.details.get("model"),
-        "usage": error.details.get("usage"),
+        "details": {name: error.details.get(name) for name in ("model", "usage", "answered")},
         "attempts": error.attempts,
         "unreachable": error.unreachable,
     }
