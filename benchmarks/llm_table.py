@@ -5,8 +5,9 @@
 
 DATA holds `dev/` and `train/` with the data files by name. Everything goes through `absa ablate`:
 each protocol is a run directory below --out, the same command goes on where it stopped, scores,
-intervals and comparisons are its own. One call is under way at a time, so seconds are the model's;
-with --in-flight there are more, the table is ready sooner and its seconds say nothing.
+intervals and comparisons are its own. Seconds per sample are those of the whole run over its
+samples: with one call under way at a time what one sample takes, with more of them (--in-flight)
+what it takes of the machine.
 
 Two samples that share no sentence: `report` is for the table, `tune` for writing prompts. Nobody
 who writes prompts looks at the sentences of `report`.
@@ -131,7 +132,7 @@ class Cost(NamedTuple):
         usages = [call["usage"] or {} for call in calls]
         return cls(
             samples=len(fresh),
-            seconds=sum(call["latency_ms"] for call in calls) / 1000,
+            seconds=json.loads((run / "manifest.json").read_text(encoding="utf-8"))["elapsed_s"],
             calls=len(calls),
             prompt_tokens=sum(usage.get("prompt_tokens", 0) for usage in usages),
             output_tokens=sum(usage.get("completion_tokens", 0) for usage in usages),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -144,8 +145,11 @@ class _Run:
         # What an earlier start did beyond what this one asks for is part of the run as well.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
-        self._meter = Meter(plan.budget, self._spent_before())
-        self._noted = self._meter.total
+        before = Spent(**journal.recall("spent") or {})
+        self._meter = Meter(plan.budget, self._at_least_recorded(before))
+        self._elapsed_before = self._elapsed_s = float(journal.recall("elapsed_s") or 0.0)
+        self._began = time.monotonic()
+        self._noted = (self._meter.total, self._totals)
         self._bad_lines = journal.bad_line_count()
         self._started_with = self._totals.done + self._totals.failed
 
@@ -244,17 +248,18 @@ class _Run:
             if not self._exported or not all((out / name).exists() for name in ARTEFACTS):
                 export(self._journal, out)
                 self._journal.note("exported", True)
+            self._note_progress()
             self._write_manifest()
         finally:
             telling.cancel()
-            self._note_spent()
+            self._note_progress()
             await engine.close()
             status.remove()
         return self._report()
 
     async def _keep_telling(self, status: StatusFile, engine: RunEngine) -> None:
         while True:
-            self._note_spent()
+            self._note_progress()
             status.write(self._progress(), self._control, engine.workers())
             await asyncio.sleep(EVERY_S)
 
@@ -303,19 +308,23 @@ class _Run:
             if answers is not None:
                 answers.close()
 
-    def _spent_before(self) -> Spent:
-        """By all starts of the run, also on what was not finished or is to be tried again."""
-        noted, totals = Spent(**self._journal.recall("spent") or {}), self._totals
-        recorded = Spent(
-            totals.calls, totals.prompt_tokens, totals.completion_tokens, totals.cost_usd
-        )
-        # A note may lag behind the records by the second before a crash.
-        return max(noted, recorded, key=lambda spent: spent.calls)
+    def _at_least_recorded(self, spent: Spent) -> Spent:
+        """What all starts have spent, also on what was not finished or is to be tried again.
 
-    def _note_spent(self) -> None:
-        if self._meter.total != self._noted:
-            self._noted = self._meter.total
-            self._journal.note_soon("spent", asdict(self._noted))
+        A note of it may lag behind the records by the second before a crash.
+        """
+        total = self._totals
+        recorded = Spent(total.calls, total.prompt_tokens, total.completion_tokens, total.cost_usd)
+        return max(spent, recorded, key=lambda one: one.calls)
+
+    def _note_progress(self) -> None:
+        """What all starts have spent; one with nothing left to do adds nothing, no time either."""
+        now = (self._meter.total, self._totals)
+        if now != self._noted:
+            self._noted = now
+            self._elapsed_s = round(self._elapsed_before + time.monotonic() - self._began, 1)
+            self._journal.note_soon("spent", asdict(self._at_least_recorded(self._meter.total)))
+            self._journal.note_soon("elapsed_s", self._elapsed_s)
 
     def _open_answers(self) -> Answers:
         plan = self._plan
@@ -400,6 +409,7 @@ class _Run:
                     "completion_tokens": report.totals.completion_tokens,
                     "cost_usd": report.totals.cost_usd,
                 },
-                "spent": asdict(self._meter.total),
+                "spent": asdict(self._at_least_recorded(self._meter.total)),
+                "elapsed_s": self._elapsed_s,
             },
         )
