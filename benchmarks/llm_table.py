@@ -137,10 +137,7 @@ class Cost(NamedTuple):
             prompt_tokens=sum(usage.get("prompt_tokens", 0) for usage in usages),
             output_tokens=sum(usage.get("completion_tokens", 0) for usage in usages),
             read_at_once=sum(c["attempts"] == 1 and not c["notes"] for c in calls),
-            failed=sum(
-                bool(error.get("node")) and error["uid"] not in asked.keys() - fresh
-                for error in lines(run / "errors.jsonl")
-            ),
+            failed=sum(bool(error.get("node")) for error in lines(run / "errors.jsonl")),
         )
 
     def each(self, spent: float, digits: int = 0) -> str:

@@ -322,7 +322,7 @@ class _Run:
         now = (self._meter.total, self._totals)
         if now != self._noted:
             self._noted = now
-            self._elapsed_s = round(self._elapsed_before + time.monotonic() - self._began, 1)
+            self._elapsed_s = round(self._elapsed_before + time.monotonic() - self._began, 3)
             self._journal.note_soon("spent", asdict(self._at_least_recorded(self._meter.total)))
             self._journal.note_soon("elapsed_s", self._elapsed_s)
 
