@@ -148,7 +148,7 @@ def test_manifest_says_what_was_run_and_what_it_cost(plan: RunPlan) -> None:
     assert found["usage"]["cost_usd"] > 0
     assert found["data"]["format"] == "jsonl"
     assert found["settings"]["backend"]["model"] == "gpt-4o-mini"
-    assert manifest["elapsed_s"] > 0
+    assert found["elapsed_s"] > 0
 
 
 def test_trace_line_has_every_field_that_is_promised(plan: RunPlan) -> None:
