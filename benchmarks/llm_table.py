@@ -144,6 +144,11 @@ class Cost(NamedTuple):
         """So much per sample."""
         return f"{spent / self.samples:.{digits}f}" if self.samples else "–"
 
+    def seconds_each(self) -> str:
+        """Seconds per sample; failures took their time, too."""
+        asked = self.samples + self.failed
+        return f"{self.seconds / asked:.1f}" if asked and self.seconds else "–"
+
 
 def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
     """The numbers side by side, as Markdown, and what they say about the debate."""
@@ -158,7 +163,7 @@ def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
             one["name"],
             f"{100 * f1['value']:.1f} [{100 * f1['low']:.1f}, {100 * f1['high']:.1f}]",
             str(cost.samples),
-            cost.each(cost.seconds, 1),
+            cost.seconds_each(),
             cost.each(cost.calls, 1),
             cost.each(cost.prompt_tokens),
             cost.each(cost.output_tokens),

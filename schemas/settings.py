@@ -464,6 +464,12 @@ class BackendSettings(_Section):
     """The recorded run that `replay` reads."""
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict)
 
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that may be asked."""
+        named = (self.model, *(role.model for role in self.roles.values()))
+        return frozenset(model for model in named if model)
+
     def role(self, node: str) -> RoleSettings:
         """What a node asks with: its own values where given, else the backend's."""
         own = self.roles.get(node, RoleSettings())

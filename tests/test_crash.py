@@ -41,7 +41,7 @@ WAVES = {
 WIDEST_WAVE = 3
 # A call that was answered in the moment of a crash is paid for twice, and both are spent.
 TIMINGS = re.compile(
-    rb'"(latency_ms|updated_at|elapsed_s|run_id|spent)": ?("[^"]*"|[-+.e\d]+|\{[^}]*\})'
+    rb'"(latency_ms|updated_at|elapsed_s|run_id|spent)": ?("[^"]*"|[-+.e\d]+|\{\n[^}]*\})'
 )
 MODES = {"shared cache": [], "no cache": ["--no-cache"]}
 

@@ -28,7 +28,13 @@ from absa.runs.pool import Batch
 from schemas.settings import BackendSettings, DemoSettings, Settings
 
 TOKEN = "secret of this run"
-ANSWER = {"text": "a reply", "model": "m", "usage": {"prompt_tokens": 10}, "attempts": 1}
+ANSWER = {
+    "text": "a reply",
+    "node": "ate",
+    "model": "m",
+    "usage": {"prompt_tokens": 10},
+    "attempts": 1,
+}
 # Longer than any message takes on its way.
 SOON = 0.2
 

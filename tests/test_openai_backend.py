@@ -568,6 +568,21 @@ def test_latency_excludes_waiting_for_the_rate(server: Server, ask: AskFn) -> No
     assert all((reply.latency_ms or 0) < 200 for reply in replies)
 
 
+def test_rate_is_kept_after_a_slow_answer(server: Server) -> None:
+    at: list[float] = []
+
+    def rule(_: Body) -> Response:
+        at.append(time.monotonic())
+        return says(GOOD, delay_s=1.0 if len(at) == 1 else 0.0)
+
+    server.rule = rule
+    asked = backend(server, max_concurrency=1, requests_per_second=5.0)
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(asked.ask, [question()] * 5))
+    # Nobody saved up while the first one was answered.
+    assert at[-1] - at[1] > 0.5
+
+
 def test_slot_is_free_while_a_retry_waits(server: Server) -> None:
     server.script = [fails(429, Retry_After="1"), says(GOOD), says(GOOD)]
     asked = backend(server, max_concurrency=1)

@@ -17,6 +17,7 @@ from absa.backends import open_backend, wire
 from absa.backends.lenient import mend
 from absa.backends.openai import OpenAIBackend
 from absa.backends.servers import MODES, Dialect, known
+from absa.backends.talk import read
 from benchmarks.answers import ANSWERS
 from nodes import assets
 from schemas.answers import (
@@ -25,6 +26,8 @@ from schemas.answers import (
     AtsaAnswer,
     ExtractAnswer,
     JudgeAnswer,
+    PersonaJudgeAnswer,
+    PersonaTurnAnswer,
     TurnAnswer,
     ValidatorAnswer,
 )
@@ -309,6 +312,25 @@ def test_cut_answer_without_one_of_its_lists_is_no_answer(
 def test_item_of_a_list_is_not_taken_for_the_answer(answer: type[Answer], text: str) -> None:
     with pytest.raises(AnswerError):
         wire.parse(text, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "given"),
+    [
+        (PersonaTurnAnswer, {"speaker": "critic", "stance": "con", "message": "…"}),
+        (PersonaTurnAnswer, {"message": "…", "key_points": [{"aspect": "가격"}]}),
+        (PersonaJudgeAnswer, {"winner": "critic", "consensus": "…", "key_agreements": [{}]}),
+        (JudgeAnswer, {"final_patch": [], "sentence_evidence_spans": [[0, 5]]}),
+        (JudgeAnswer, {"final_patch": [], "Sentence Evidence Spans": "너무 비싸요"}),
+        (ValidatorAnswer, {"structural_risks": [], "correction_proposals": "none"}),
+    ],
+)
+def test_answer_with_a_flaw_beside_what_matters_is_read(
+    answer: type[Answer], given: dict[str, Any]
+) -> None:
+    reading = read(json.dumps(given, ensure_ascii=False), answer)
+    assert reading.output is not None
+    assert reading.output.keys() & answer.model_fields.keys()
 
 
 @pytest.mark.parametrize(

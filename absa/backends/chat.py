@@ -69,8 +69,9 @@ class Tally:
         """Count the tokens of an answer that could not be used, if it says how many they are."""
         told = response.get("usage")
         if isinstance(told, Mapping):
-            counts = (told.get("prompt_tokens"), told.get("completion_tokens"))
-            self.add_usage(*(count if isinstance(count, int) else 0 for count in counts))
+            prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+            if isinstance(prompt, int) and isinstance(completion, int):
+                self.add_usage(prompt, completion)
 
 
 class _Chat(ChatOpenAI):

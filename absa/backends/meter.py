@@ -7,13 +7,14 @@ were paid for come from the cache.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from absa.prices import price_of
 from schemas.backend import Ask, Backend, Reply
 from schemas.errors import BackendError
 
-# So many calls in a row that a model did not answer, each after all its retries: nobody is there.
+# So many calls of an agent in a row without an answer, each after all its retries: nobody is there.
 GONE_AFTER = 8
 
 
@@ -54,14 +55,15 @@ class Spent:
 class Meter:
     """A meter, a budget and a circuit breaker."""
 
-    def __init__(self, budget: Budget, spent: Spent) -> None:
-        """Count on top of what is `spent` already."""
+    def __init__(self, budget: Budget, spent: Spent, models: Iterable[str] = ()) -> None:
+        """Count on top of what is `spent` already; `models` are those that may be asked."""
         self._budget = budget
         self._total = spent
         self._by_sample: dict[str, Spent] = {}
-        # By model: roles may have servers and keys of their own, and one of them may be gone.
-        self._unanswered: Counter[str | None] = Counter()
-        self._last_failure: dict[str | None, str] = {}
+        self._unpriced = sorted(model for model in models if price_of(model, {}) is None)
+        # By agent: each may have a server and a key of its own, and one of them may be gone.
+        self._unanswered: Counter[str] = Counter()
+        self._last_failure: dict[str, str] = {}
 
     @property
     def total(self) -> Spent:
@@ -74,10 +76,10 @@ class Meter:
 
     def check(self) -> None:
         """Whether one more call may be made; raises `StopRun` if not."""
-        for model, unanswered in self._unanswered.items():
+        for node, unanswered in self._unanswered.items():
             if unanswered >= GONE_AFTER:
                 raise StopRun(
-                    f"{unanswered} calls in a row were not answered ({self._last_failure[model]}); "
+                    f"{unanswered} calls in a row were not answered ({self._last_failure[node]}); "
                     "start again when the server is back, --retry-failed asks for the failed ones"
                 )
         budget, spent = self._budget, self._total
@@ -88,29 +90,32 @@ class Meter:
             raise StopRun(f"--budget-tokens {budget.tokens} is spent ({tokens} tokens)")
         if budget.usd is None:
             return
-        if spent.cost_usd is None:
+        if self._unpriced or spent.cost_usd is None:
+            # Before anything is spent: what it cost could never be said afterwards.
+            which = ", ".join(self._unpriced) or "a model that was asked"
             raise StopRun(
-                "--budget-usd cannot be kept: the price of a model is not known; "
+                f"--budget-usd cannot be kept: the price of {which} is not known; "
                 "name it in a file of your own (ABSA_PRICES)"
             )
         if spent.cost_usd >= budget.usd:
             raise StopRun(f"--budget-usd {budget.usd:g} is spent (${spent.cost_usd:.4f})")
 
-    def answered(self, uid: str, model: str | None, usage: dict[str, int] | None) -> None:
+    def answered(
+        self, uid: str, node: str, model: str | None, usage: dict[str, int] | None
+    ) -> None:
         """Count an answered call."""
-        self._unanswered[model] = 0
+        self._unanswered[node] = 0
         self._count(uid, usage or {}, price_of(model, usage))
 
     def failed(self, uid: str, error: BackendError) -> None:
         """Count a call that got no usable answer."""
-        model = error.details.get("model")
         if error.unreachable:
-            self._unanswered[model] += 1
-            self._last_failure[model] = str(error)
+            self._unanswered[error.node] += 1
+            self._last_failure[error.node] = str(error)
         else:
-            self._unanswered[model] = 0
+            self._unanswered[error.node] = 0
         if error.attempts:
-            usage = error.details.get("usage") or None
+            model, usage = error.details.get("model"), error.details.get("usage") or None
             # An answer without a count of its tokens has a price that nobody knows.
             paid = usage or error.details.get("answered")
             self._count(uid, usage or {}, price_of(model, usage) if paid else 0.0)
@@ -136,7 +141,7 @@ class MeteredBackend:
         except BackendError as error:
             self._meter.failed(question.uid, error)
             raise
-        self._meter.answered(question.uid, reply.model, reply.usage)
+        self._meter.answered(question.uid, question.node, reply.model, reply.usage)
         return reply
 
     async def aask(self, question: Ask) -> Reply:
@@ -147,5 +152,5 @@ class MeteredBackend:
         except BackendError as error:
             self._meter.failed(question.uid, error)
             raise
-        self._meter.answered(question.uid, reply.model, reply.usage)
+        self._meter.answered(question.uid, question.node, reply.model, reply.usage)
         return reply

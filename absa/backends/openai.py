@@ -319,10 +319,12 @@ class OpenAIBackend:
         chat = clients.chat(call.role, call.dialect, call.tally)
 
         def once() -> AIMessage:
-            if clients.limiter:
-                clients.limiter.acquire()
-            with self._slots, _Clock(call.tally):
-                return chat.invoke(list(call.messages), **call.options)
+            with self._slots:
+                # In the slot: those who wait for one must not save up what the rate allows.
+                if clients.limiter:
+                    clients.limiter.acquire()
+                with _Clock(call.tally):
+                    return chat.invoke(list(call.messages), **call.options)
 
         try:
             return Retrying(**self._policy(call.tally))(once)
@@ -347,9 +349,9 @@ class OpenAIBackend:
         chat = clients.chat(call.role, call.dialect, call.tally)
 
         async def once() -> AIMessage:
-            if clients.limiter:
-                await clients.limiter.aacquire()
             async with clients.slots:
+                if clients.limiter:
+                    await clients.limiter.aacquire()
                 with _Clock(call.tally):
                     return await chat.ainvoke(list(call.messages), **call.options)
 

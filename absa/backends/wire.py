@@ -115,14 +115,14 @@ class Parsed:
 def parse(text: str, answer: type[Answer]) -> Parsed:
     """The JSON object in a model's answer, out of fences, thoughts and prose if need be.
 
-    Of several objects the first that has a list of those asked for is taken: an item of such a list
+    Of several objects the first that has a list of records of those asked for is taken: a record
     may share a key with the answer, and is not it. Raises `AnswerError`, with a reason the model
     can act on, where there is none.
     """
     text = _without_thoughts(text)
     if not text:
         raise AnswerError("the answer is empty")
-    expected = {*_lists(answer), *answer.forbidden} or answer.model_fields.keys()
+    expected = {*_records(answer), *answer.forbidden} or answer.model_fields.keys()
     candidates = [_in_our_words(parsed, answer) for parsed in _objects(text)]
     if not candidates:
         raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
@@ -154,6 +154,13 @@ def _lists(answer: type[Answer]) -> frozenset[str]:
     return frozenset(lists.difference(answer.optional))
 
 
+@cache
+def _records(answer: type[Answer]) -> frozenset[str]:
+    """Those of its lists whose items have keys of their own."""
+    properties = wire_schema(answer)["properties"]
+    return frozenset(name for name in _lists(answer) if "properties" in properties[name]["items"])
+
+
 def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
     """What of a parsed answer the reader would have to leave out; raises `AnswerError` if all.
 
@@ -165,8 +172,8 @@ def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
     if not asked_for:
         return []
     kept, notes = read_answer(answer, asked_for)
-    told = [name for name in _lists(answer) if asked_for.get(name)]
-    if told and not any(getattr(kept, name) for name in told):
+    told = [name for name in _records(answer) if name in asked_for]
+    if told and not any(getattr(kept, name) or asked_for[name] == [] for name in told):
         raise AnswerError("; ".join(notes))
     return notes
 
@@ -245,7 +252,7 @@ def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> 
 
 
 def _our_key(key: str, value: Any, properties: Mapping[str, Any], given: Set[str]) -> str:
-    """The name we have for a key, among those not given; a list has the name of a list."""
+    """The name we have for a key, among those not given; only a list is another name's list."""
     plain = "_".join(key.casefold().split())
     candidates = (plain, *read_json("answer_keys.json").get(plain, ()))
     return next(
@@ -253,7 +260,9 @@ def _our_key(key: str, value: Any, properties: Mapping[str, Any], given: Set[str
             name
             for name in candidates
             if name in properties.keys() - given
-            and (properties[name].get("type") == "array") <= isinstance(value, list)
+            and (
+                name == plain or isinstance(value, list) or properties[name].get("type") != "array"
+            )
         ),
         key,
     )

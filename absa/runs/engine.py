@@ -146,7 +146,8 @@ class _Run:
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
         before = Spent(**journal.recall("spent") or {})
-        self._meter = Meter(plan.budget, self._at_least_recorded(before))
+        models = plan.settings.backend.models
+        self._meter = Meter(plan.budget, self._at_least_recorded(before), models)
         self._elapsed_before = self._elapsed_s = float(journal.recall("elapsed_s") or 0.0)
         self._began = time.monotonic()
         self._noted = (self._meter.total, self._totals)

@@ -282,7 +282,7 @@ class Desk:
         assert meter is not None, "paid models are metered"
         self._pace.charge(facts["attempts"] - 1)
         if what == "answer":
-            meter.answered(uid, facts["model"], facts["usage"])
+            meter.answered(uid, facts["node"], facts["model"], facts["usage"])
             return
         error = BackendError(
             facts["message"],

@@ -251,6 +251,7 @@ class DeskBackend:
 def _answer(question: Ask, reply: Reply) -> dict[str, Any]:
     return {
         "text": write_reply(reply) if is_usable(question, reply) else None,
+        "node": question.node,
         "model": reply.model,
         "usage": reply.usage,
         "attempts": reply.attempts,
