@@ -323,6 +323,7 @@ def test_item_of_a_list_is_not_taken_for_the_answer(answer: type[Answer], text: 
         (JudgeAnswer, {"final_patch": [], "sentence_evidence_spans": [[0, 5]]}),
         (JudgeAnswer, {"final_patch": [], "Sentence Evidence Spans": "너무 비싸요"}),
         (ValidatorAnswer, {"structural_risks": [], "correction_proposals": "none"}),
+        (ValidatorAnswer, {"structural_risks": None, "suggested_label": "negative"}),
     ],
 )
 def test_answer_with_a_flaw_beside_what_matters_is_read(

@@ -172,7 +172,7 @@ def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
     if not asked_for:
         return []
     kept, notes = read_answer(answer, asked_for)
-    told = [name for name in _records(answer) if name in asked_for]
+    told = [name for name in _records(answer) if asked_for.get(name) is not None]
     if told and not any(getattr(kept, name) or asked_for[name] == [] for name in told):
         raise AnswerError("; ".join(notes))
     return notes
