@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from nodes.assets import data_dir
+from schemas.errors import InputError
 from schemas.settings import Settings
 
 # Raised when records of an older version could not be continued by this one.
@@ -26,6 +27,41 @@ _PACKAGES = ("absa-debate-graph", "langgraph", "langchain-openai", "pydantic", "
 
 #: Files that are read: texts, tables and models.
 _READ = frozenset({".md", ".json", ".crf", ".npz", ".gz"})
+
+TRACES = "traces.jsonl"
+
+
+def _model(settings: Settings) -> str | None:
+    """The folder of an offline model; the model of a server is a name."""
+    return settings.backend.model if settings.backend.kind == "offline" else None
+
+
+def _recorded_answers(settings: Settings) -> str | None:
+    """The traces of a recorded run; nothing else in its directory is read."""
+    path = settings.backend.path if settings.backend.kind == "replay" else None
+    return str(Path(path) / TRACES) if path and Path(path).is_dir() else path
+
+
+def _demos(settings: Settings) -> str | None:
+    return settings.demos.path if settings.demos.k else None
+
+
+def _checkpoint(settings: Settings) -> str | None:
+    """A local classifier; a checkpoint that is not on this disk is the name of a published one."""
+    path = settings.aux_hf.checkpoint if settings.aux_hf.enabled else None
+    return path if path and Path(path).exists() else None
+
+
+#: Settings that name a file or a folder whose content can change an answer, with the path where
+#: these settings use it. A new setting of this kind needs one line here.
+NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
+    "backend.model": _model,
+    "backend.path": _recorded_answers,
+    "demos.path": _demos,
+    "aux_hf.checkpoint": _checkpoint,
+}
+#: Those that a worker of a cluster reads for itself.
+READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint")
 
 
 class RunMismatch(ValueError):
@@ -47,19 +83,45 @@ def folder_hashes(name: str) -> dict[str, str]:
     return {str(p.relative_to(root)): file_sha256(p)[:16] for p in answers}
 
 
+def named_file_hashes(
+    settings: Settings, keys: Iterable[str] = NAMED_FILES
+) -> dict[str, str | dict[str, str]]:
+    """The content of the files that settings name, by key: one hash, or one per file of a folder.
+
+    Raises:
+        InputError: A file is not there or cannot be read.
+    """
+    paths = {key: NAMED_FILES[key](settings) for key in keys}
+    return {key: _content(key, Path(path)) for key, path in paths.items() if path is not None}
+
+
+def _content(key: str, path: Path) -> str | dict[str, str]:
+    try:
+        if path.is_dir():
+            return {str(p.relative_to(path)): file_sha256(p) for p in _visible_files(path)}
+        if path.exists() and not path.is_file():
+            raise InputError(f"{key}: {path} is not a regular file; copy its content to one")
+        return file_sha256(path)
+    except OSError as error:
+        raise InputError(f"{key}: {path} cannot be read: {error.strerror}") from error
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    """The files of a folder. Hidden ones (`.git`, `.DS_Store`) belong to other programs."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        p for p in files if not any(n.startswith(".") for n in p.relative_to(folder).parts)
+    )
+
+
 def identity(settings: Settings, data: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run over `data` (its hash and how it is read)."""
     chosen = settings.model_dump(mode="json")
     backend = {k: v for k, v in chosen.pop("backend").items() if k not in TRANSPORT}
-    answers = None
-    if settings.backend.kind == "replay" and settings.backend.path:
-        given = Path(settings.backend.path)
-        answers = file_sha256(given / "traces.jsonl" if given.is_dir() else given)
     return {
         "schema_version": SCHEMA_VERSION,
         "settings": {**chosen, "backend": backend},
-        "recorded_answers": answers,
-        "demos": file_sha256(Path(settings.demos.path)) if settings.demos.path else None,
+        "files": named_file_hashes(settings),
         "prompts": folder_hashes("prompts"),
         "resources": folder_hashes("resources"),
         "data": dict(data),

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from absa.prices import prices
-from absa.runs.identity import differences, folder_hashes, versions
+from absa.runs.identity import (
+    READ_BY_WORKERS,
+    differences,
+    folder_hashes,
+    named_file_hashes,
+    versions,
+)
 from absa.runs.pool import Batch
+from schemas.errors import InputError
 from schemas.sample import Sample
 from schemas.settings import Settings
 
@@ -57,7 +64,7 @@ def job_of(batch: Batch, host: str, port: int, token: str) -> Job:
         seed=batch.seed,
         run_id=batch.keys.run_id,
         shared=batch.keys.shared,
-        fingerprint=fingerprint(),
+        fingerprint=fingerprint(settings),
     )
 
 
@@ -66,7 +73,7 @@ def settings_of(job: Job) -> Settings:
     return Settings.model_validate_json(job.settings)
 
 
-def fingerprint() -> dict[str, Any]:
+def fingerprint(settings: Settings) -> dict[str, Any]:
     """What has to be the same everywhere."""
     return {
         "python": ".".join(map(str, sys.version_info[:2])),
@@ -74,12 +81,18 @@ def fingerprint() -> dict[str, Any]:
         "prompts": folder_hashes("prompts"),
         "resources": folder_hashes("resources"),
         "prices": prices(),
+        "files": named_file_hashes(settings, READ_BY_WORKERS),
     }
 
 
 def check_fingerprint(job: Job, worker: str) -> None:
     """Refuse to work where something is not the same; all of it is named."""
-    found = differences(job.fingerprint, fingerprint())
+    try:
+        found = differences(job.fingerprint, fingerprint(settings_of(job)))
+    except InputError as error:
+        raise VersionMismatch(
+            f"on the worker {worker}, {error}; put the same files at the same path on every machine"
+        ) from error
     if found:
         words = [
             line.replace(": was ", ": driver ").replace(", is ", ", worker ") for line in found
