@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from processes import pytest_configure, pytest_unconfigure
+
+__all__ = ["pytest_configure", "pytest_unconfigure", "same_as_snapshot"]
 
 _COMMON = {
     "deadline": None,

@@ -47,6 +47,8 @@ ANSWERS: dict[str, type[Answer]] = {
     **dict.fromkeys(("p_neg", "p_imp", "p_lit"), TripletsAnswer),
     **dict.fromkeys(("review_a", "review_b", "review_c"), ReviewActionsAnswer),
 }
+# A small model on a slow machine takes its time; a hang still ends.
+pytestmark = pytest.mark.timeout(7200)
 START_S = 120
 # A model of this size may ramble for ever; what is cut off is a case of its own.
 MAX_TOKENS = 120
