@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from absa.files import replacing
 from absa.report import words
 from absa.report.gold import compare
 from absa.report.markup import Markup, el
@@ -51,7 +52,8 @@ def write_report(directories: Sequence[Path], path: Path) -> Written:
     """Write one HTML file about one run directory or several.
 
     Raises:
-        ReportError: If a directory is no run.
+        ReportError: If a directory is not a run.
+        StorageError: If the file cannot be written.
     """
     runs = [
         Shown(number, directory, headline(directory.metrics))
@@ -61,9 +63,8 @@ def write_report(directories: Sequence[Path], path: Path) -> Written:
     for run in runs:
         run.drawing = _drawing(run.directory)
     page = _page(runs, packed).encode("utf-8", "replace")
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(page)
-    part.replace(path)
+    with replacing(path) as file:
+        file.write(page)
     return Written(path, len(runs), sum(len(p.index) for p in packed), len(page))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from absa.database import StorageError
+from absa.files import replacing
 from absa.runs.journal import Journal, Part
 from nodes.thresholds import reaches
 
@@ -51,20 +51,14 @@ def _sync_directory(path: Path) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file whole: whoever reads it sees the old one or the new one, never a half."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            for line in lines:
-                file.write(line)
-                file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        remedy = "check that there is space and permission"
-        raise StorageError(path, error.strerror, remedy) from error
+    """Write a file whole: a reader sees the old content or the new one, never a part.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    with replacing(path) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode())
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -1,0 +1,51 @@
+"""Writing a file whole: a reader sees the old content or the new one, never a part."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from absa.database import StorageError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write the new content of `path` to; it takes its place in the end.
+
+    A symbolic link stays, and what it points to is replaced. A device or a FIFO is written to: a
+    regular file must not take its place.
+
+    Raises:
+        StorageError: The file cannot be written. The old content is still there.
+    """
+    part: Path | None = None
+    try:
+        if _is_special(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        target = Path(os.path.realpath(path))
+        part = target.with_name(f"{target.name}.part")
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        if part is not None:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+        remedy = "check that there is space and permission"
+        raise StorageError(path, error.strerror, remedy) from error
+
+
+def _is_special(path: Path) -> bool:
+    """Whether something is there that is not a file: a device, a FIFO, a directory."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
