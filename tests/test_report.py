@@ -649,6 +649,61 @@ def test_a_damaged_run_is_shown_as_far_as_it_can_be_read(
         assert name in text
 
 
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda run: cut(run / "outputs.jsonl"),
+            "missing or damaged in outputs.jsonl: all numbers",
+        ),
+        (
+            lambda run: (run / "outputs.jsonl").write_text(""),
+            "65 of 65 analysed samples are missing",
+        ),
+        (
+            lambda run: nest(run / "outputs.jsonl"),
+            "1 of 65 analysed samples are missing or damaged",
+        ),
+        (lambda run: listed(run / "outputs.jsonl"), "line 1 cannot be read: not a JSON object"),
+        (lambda run: (run / "scorecards.jsonl").unlink(), "65 samples have no scorecard"),
+        (lambda run: (run / "manifest.json").write_text("[]"), "manifest.json cannot be read: not"),
+    ],
+    ids=["cut", "emptied", "nested too deep", "list", "no scorecards", "manifest"],
+)
+def test_what_is_damaged_or_missing_is_counted_on_the_page_and_on_stderr(
+    debate: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], object],
+    words: str,
+) -> None:
+    run_dir = shutil.copytree(debate, tmp_path / "hurt")
+    damage(run_dir)
+    out = tmp_path / "r.html"
+    code = run_cli(["report", str(run_dir), "-o", str(out)])
+    errors = capsys.readouterr().err
+    assert words in errors
+    assert "Traceback" not in errors
+    assert words in out.read_text(encoding="utf-8")
+    assert code == ("outputs.jsonl" in errors)
+
+
+def cut(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def nest(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    lines[0] = '{"uid": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def listed(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    path.write_text("\n".join([f"[{lines[0]}]", *lines[1:]]), encoding="utf-8")
+
+
 def test_equal_runs_give_equal_reports(debate: Path, tmp_path: Path) -> None:
     one = write_report([debate], tmp_path / "a.html").path.read_bytes()
     assert one == write_report([debate], tmp_path / "b.html").path.read_bytes()

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import UsageError, print_json, print_text
+from absa.cli.options import UsageError, complain, print_json, print_text
 
 HELP = """Write one HTML file about one run directory or several.
 
 It holds the numbers, the charts, the graph and every sample to browse, needs nothing else and asks
-no server for anything. Several runs stand side by side. Scores come from `absa evaluate`."""
+no server for anything. Several runs stand side by side. Scores come from `absa evaluate`. What
+cannot be read is listed on the page and on stderr; the exit code is 1 if samples are missing."""
+PROBLEMS_SHOWN = 10
 EPILOG = "Example: absa report runs/debate runs/no_debate -o report.html"
 
 
@@ -43,11 +45,17 @@ def report(
         written = write_report(runs, out)
     except ReportError as error:
         raise UsageError(str(error)) from error
+    for problem in written.problems[:PROBLEMS_SHOWN]:
+        complain(problem)
+    if (more := len(written.problems) - PROBLEMS_SHOWN) > 0:
+        complain(f"… and {more:,} more problems, listed in {written.path}")
     if as_json:
         facts = {**written._asdict(), "path": str(written.path)}
         print_json(json.dumps(facts, ensure_ascii=False))
-        return
-    print_text(
-        f"{written.path}: {written.samples:,} samples of {written.runs} "
-        f"{'run' if written.runs == 1 else 'runs'}, {written.size / 1e6:.1f} MB"
-    )
+    else:
+        print_text(
+            f"{written.path}: {written.samples:,} samples of {written.runs} "
+            f"{'run' if written.runs == 1 else 'runs'}, {written.size / 1e6:.1f} MB"
+        )
+    if written.left_out:
+        raise typer.Exit(1)

@@ -38,6 +38,9 @@ class Written(NamedTuple):
     runs: int
     samples: int
     size: int
+    # What could not be read, a line each, and how many samples are missing because of it.
+    problems: list[str]
+    left_out: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,16 @@ def write_report(directories: Sequence[Path], path: Path) -> Written:
     page = _page(runs, packed).encode("utf-8", "replace")
     with replacing(path) as file:
         file.write(page)
-    return Written(path, len(runs), sum(len(p.index) for p in packed), len(page))
+    return Written(
+        path,
+        runs=len(runs),
+        samples=sum(len(p.index) for p in packed),
+        size=len(page),
+        problems=[
+            f"{run.directory.path}: {what}" for run in runs for what in run.directory.problems
+        ],
+        left_out=sum(run.directory.left_out for run in runs),
+    )
 
 
 def _pack(run: Shown) -> _Packed:

@@ -19,7 +19,7 @@ METRICS = "metrics.json"
 
 
 class ReportError(ValueError):
-    """A directory is no run, or cannot be read. Wrong use; the message names it."""
+    """A directory is not a run, or cannot be read. Wrong use; the message names it."""
 
 
 class Entry(NamedTuple):
@@ -48,6 +48,8 @@ class RunDirectory:
     gate_summary: dict[str, Any]
     metrics: dict[str, Any] | None
     problems: list[str] = field(default_factory=list)
+    # Samples that the run counts and the report cannot show; known when all entries were read.
+    left_out: int = 0
 
     @property
     def override(self) -> OverrideSettings:
@@ -58,6 +60,7 @@ class RunDirectory:
         """The analysed samples in the order of the file; what cannot be read becomes a problem."""
         cards = list(_lines(self.path / SCORECARDS, self.problems))
         by_uid = {str(card.get("uid")): card for card in cards}
+        shown = damaged = without_card = 0
         for number, raw in enumerate(_lines(self.path / OUTPUTS, self.problems)):
             try:
                 output = FinalOutput.model_validate(raw)
@@ -67,12 +70,35 @@ class RunDirectory:
                 self.problems.append(
                     f"{OUTPUTS}: sample {raw.get('uid')!r} left out: {where}: {what['msg']}"
                 )
+                damaged += 1
                 continue
             # A run writes both files in the same order; the uid alone does not tell seeds apart.
             card = cards[number] if number < len(cards) else {}
             if card.get("uid") != output.uid:
                 card = by_uid.get(output.uid, {})
+            without_card += not card
+            shown += 1
             yield Entry(output, raw, card)
+        self._compare_counts(shown, damaged, without_card)
+
+    def _compare_counts(self, shown: int, damaged: int, without_card: int) -> None:
+        """What the run counted against what is here. The summary comes before the details."""
+        counts = self.manifest.get("counts")
+        counts = counts if isinstance(counts, dict) else {}
+        done = max(_whole(counts.get("done")), shown + damaged)
+        listed = _whole(counts.get("failed")) + _whole(counts.get("bad_lines"))
+        self.left_out = done - shown
+        summary = {
+            f"{self.left_out:,} of {done:,} analysed samples are missing or damaged in {OUTPUTS}: "
+            f"all numbers are about the other {shown:,}": self.left_out,
+            f"{without_card:,} samples have no scorecard: their gold is not known": without_card,
+            f"{ERRORS} has {len(self.errors):,} of {listed:,} errors": listed - len(self.errors),
+        }
+        self.problems[:0] = [words for words, number in summary.items() if number > 0]
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def read_run(path: Path, name: str | None = None) -> RunDirectory:
@@ -85,7 +111,7 @@ def read_run(path: Path, name: str | None = None) -> RunDirectory:
         raise ReportError(f"{path} is not a directory; give what `absa run --out` wrote")
     if not (path / OUTPUTS).is_file():
         raise ReportError(
-            f"{path} has no {OUTPUTS}: it is no run directory, or the run is not over"
+            f"{path} has no {OUTPUTS}: it is not a run directory, or the run is not finished"
         )
     problems: list[str] = []
     manifest = _document(path / MANIFEST, problems) or {}
@@ -134,10 +160,13 @@ def _document(path: Path, problems: list[str], *, optional: bool = False) -> dic
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"{path.name} cannot be read: {error}")
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        problems.append(f"{path.name} cannot be read: not a JSON object")
+        return None
+    return found
 
 
 def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
@@ -150,8 +179,9 @@ def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 found = json.loads(line)
-            except ValueError as error:
+                if not isinstance(found, dict):
+                    raise ValueError("not a JSON object")
+            except (ValueError, RecursionError) as error:
                 problems.append(f"{path.name}, line {number} cannot be read: {error}")
                 continue
-            if isinstance(found, dict):
-                yield found
+            yield found
