@@ -19,16 +19,24 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 _BUSY_S = 60.0
 _BATCH = 500
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# SQLITE_ERROR: our statements are right, so a table or a column is not what they expect.
+_DAMAGE = (
+    *(sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR),
+    *(sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH),
+)
 
 
 class StorageError(RuntimeError):
     """A file cannot be read or written. What was acknowledged before is safe."""
 
-    def __init__(self, path: Path, why: object, remedy: str) -> None:
-        """Name the file, what is wrong, and what to do."""
+    def __init__(self, path: Path, why: object, remedy: str, *, is_final: bool = False) -> None:
+        """Name the file, what is wrong, and what to do.
+
+        `is_final`: what the file held is lost, so trying again does not help.
+        """
         super().__init__(f"{path}: {why}; {remedy}")
         self.path = path
+        self.is_final = is_final
 
 
 def _is_busy(error: BaseException) -> bool:
@@ -62,10 +70,13 @@ class Database:
         schema: str,
         *,
         if_damaged: str,
+        is_final: bool = False,
         gather_s: float = 0.0,
         functions: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         """Open or create the file. `if_damaged` tells the user what to do about a broken one.
+
+        `is_final`: a broken one cannot be made again from anything else.
 
         A write waits `gather_s` for others to share its transaction: one of its own costs ten
         times the processor time. `functions` of one value may be used in what is written: they
@@ -74,6 +85,7 @@ class Database:
         self.path = path
         self._gather_s = gather_s
         self._if_damaged = if_damaged
+        self._is_final = is_final
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
@@ -93,9 +105,13 @@ class Database:
 
     def _failure(self, error: Exception) -> StorageError:
         # The primary code is in the lower byte, whatever the extended one says.
-        damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
-        remedy = self._if_damaged if damaged else "check that there is space and permission"
-        return StorageError(self.path, error, remedy)
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            return self.damaged(error)
+        return StorageError(self.path, error, "check that there is space and permission")
+
+    def damaged(self, why: object) -> StorageError:
+        """The error of a file whose content cannot be used."""
+        return StorageError(self.path, why, self._if_damaged, is_final=self._is_final)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, check_same_thread=False)

@@ -403,7 +403,7 @@ def test_transport_does_not_count(plan: RunPlan, settings: dict[str, Any]) -> No
 def test_results_without_a_journal_are_not_overwritten(plan: RunPlan) -> None:
     plan.out.mkdir()
     (plan.out / "outputs.jsonl").write_text("mine\n")
-    with pytest.raises(RunMismatch, match=r"outputs\.jsonl but no journal\.db"):
+    with pytest.raises(RunMismatch, match=r"has outputs\.jsonl, but its journal\.db is not there"):
         go(plan)
     assert (plan.out / "outputs.jsonl").read_text() == "mine\n"
 
@@ -411,7 +411,7 @@ def test_results_without_a_journal_are_not_overwritten(plan: RunPlan) -> None:
 def test_damaged_journal_is_named_with_its_remedy(plan: RunPlan) -> None:
     plan.out.mkdir()
     (plan.out / "journal.db").write_bytes(b"garbage" * 1000)
-    with pytest.raises(RunError, match=r"journal\.db: .*damaged: restore it, or start anew"):
+    with pytest.raises(RunError, match=r"journal\.db: .*damaged: restore it from a copy, or"):
         go(plan)
 
 

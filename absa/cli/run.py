@@ -169,6 +169,8 @@ def show_report(report: RunReport, *, as_json: bool) -> None:
         f"{report.status}: {totals.done} of {report.total} samples analysed, "
         f"{totals.failed} failed, {report.bad_lines} unreadable lines -> {report.out}"
     )
+    for note in report.notes:
+        typer.echo(f"note: {note}", err=True)
     if report.stopped_because:
         typer.echo(
             f"stopped: {report.stopped_because}; the same command goes on from here", err=True

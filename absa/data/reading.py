@@ -22,7 +22,10 @@ def detect_format(path: Path | str) -> str:
 
 
 def read_samples(
-    path: Path | str, format: str | None = None, columns: Mapping[str, str] | None = None
+    path: Path | str,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    size: int | None = None,
 ) -> Iterator[Sample | BadLine]:
     """Yield the samples of a data file, and a `BadLine` in the place of each that cannot be used.
 
@@ -32,19 +35,23 @@ def read_samples(
         path: The file; may be gzip-compressed; UTF-8, or UTF-16 with a byte order mark.
         format: Name of the format; recognised by content if None.
         columns: For CSV and JSONL, which column holds which field: {"text": "review"}.
+        size: Read this many bytes of the file; None reads all.
 
     Raises:
         DataError: The file cannot be used at all. Raised by the call itself where that is known
             before the first row (no file, no format, no such field), else while reading.
     """
-    return open_samples(path, format, columns)[1]
+    return open_samples(path, format, columns, size)[1]
 
 
 def open_samples(
-    path: Path | str, format: str | None, columns: Mapping[str, str] | None
+    path: Path | str,
+    format: str | None,
+    columns: Mapping[str, str] | None,
+    size: int | None = None,
 ) -> tuple[Format, Iterator[Sample | BadLine]]:
     """Return the format of a file along with its samples."""
-    source = checked_source(path, columns)
+    source = checked_source(path, columns, size)
     known = recognise(source) if format is None else format_named(format, source)
     check_columns(source, known)
     source.cut_short = None  # a break met in the head is met again, with its line number

@@ -14,8 +14,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from absa.data.problems import BadLine, BadRowError, DataError, has_surrogate, printable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE = 4_000_000
@@ -51,11 +55,13 @@ class Source:
         path: The file.
         columns: Which column (or JSON key) holds which field, where the user said so.
         cut_short: Set if the file could not be read to its end, such as a truncated gzip file.
+        size: Read this many bytes and no more, where the file may grow while it is read.
     """
 
     path: Path
     columns: Mapping[str, str] = field(default_factory=dict)
     cut_short: BadLine | None = None
+    size: int | None = None
 
     @property
     def suffix(self) -> str:
@@ -111,12 +117,12 @@ class Source:
 
     def _open(self) -> io.TextIOWrapper:
         try:
-            raw: io.BufferedReader | gzip.GzipFile = self.path.open("rb")
+            raw: Any = self._open_bytes()
         except OSError as error:
             raise DataError(self.path, f"the file cannot be read ({error.strerror}).") from error
         if raw.peek(2)[:2] == GZIP_MAGIC:
-            raw.close()
-            raw = gzip.open(self.path, "rb")
+            packed, raw = raw, gzip.GzipFile(fileobj=raw)
+            raw.myfileobj = packed  # it closes what it reads
         try:
             start = raw.peek(2)[:2]
         except (EOFError, OSError, zlib.error) as error:
@@ -124,6 +130,11 @@ class Source:
             self._break_off(error, 0)
         encoding, errors = _encoding(start)
         return io.TextIOWrapper(raw, encoding=encoding, errors=errors, newline="\n")
+
+    def _open_bytes(self) -> io.BufferedReader:
+        if self.size is None:
+            return self.path.open("rb")
+        return io.BufferedReader(_Beginning(self.path, self.size), CHUNK)
 
     def _guarded(self, read: Callable[[], str], lines_before: int) -> str:
         """Read; if the file breaks off here, remember that and act as if it had ended."""
@@ -148,13 +159,28 @@ class Source:
                 return
 
 
+class _Beginning(io.FileIO):
+    """The first bytes of a file."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        super().__init__(path)
+        self._left = size
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        read = super().readinto(memoryview(buffer)[: self._left])
+        self._left -= read or 0
+        return read
+
+
 def _encoding(start: bytes) -> tuple[str, str]:
     if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16", "surrogatepass"
     return "utf-8-sig", "surrogateescape"
 
 
-def checked_source(path: Path | str, columns: Mapping[str, str] | None = None) -> Source:
+def checked_source(
+    path: Path | str, columns: Mapping[str, str] | None = None, size: int | None = None
+) -> Source:
     """Return the source for a path, or raise `DataError` if no data file is there."""
     path = Path(path)
     if path.is_dir():
@@ -163,7 +189,7 @@ def checked_source(path: Path | str, columns: Mapping[str, str] | None = None) -
         raise DataError(path, "there is no such file.")
     if not path.is_file():
         raise DataError(path, "this is not a regular file.", "Copy its content to a file first.")
-    return Source(path, dict(columns or {}))
+    return Source(path, dict(columns or {}), size=size)
 
 
 def _directory_error(path: Path) -> DataError:

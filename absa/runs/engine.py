@@ -17,17 +17,19 @@ from typing import Any
 from absa.backends import make_backend
 from absa.backends.cache import AnswerKeys, Answers, default_path
 from absa.backends.meter import Meter, Spent
-from absa.data import BadLine, DataError, detect_format, read_samples
+from absa.data import BadLine
 from absa.data.source import Source
 from absa.database import StorageError
 from absa.demos import Demos
 from absa.runs.artefacts import ARTEFACTS, export, write_json
-from absa.runs.identity import RunMismatch, differences, file_sha256, identity, versions
+from absa.runs.data_file import DataFile
+from absa.runs.identity import differences, identity, versions
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Finished, Journal
 from absa.runs.lock import locked
-from absa.runs.plan import Control, Progress, RunError, RunPlan, RunReport
+from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.pool import Batch, LocalEngine, RunEngine
+from absa.runs.refusals import no_journal, not_stored, other_run
 from absa.runs.status import EVERY_S, StatusFile
 from schemas.backend import Backend
 from schemas.errors import InputError
@@ -55,17 +57,15 @@ async def run(
     """
     control = control or Control()
     refuse_what_needs_one_process(plan)
-    about = describe_data(plan)
+    data = DataFile(plan)
     engine = open_engine(plan, backend_for)
     with locked(plan.out):
         refuse_leftovers(plan.out)
         try:
             with closing(Journal(plan.out)) as journal:
-                return await _Run(plan, journal, control, about, on_progress).go(engine)
+                return await _Run(plan, journal, control, data, on_progress).go(engine)
         except StorageError as error:
-            raise RunError(
-                f"{error}; what is finished is safe, the same command goes on from there"
-            ) from error
+            raise not_stored(error) from error
 
 
 def open_engine(plan: RunPlan, backend_for: Callable[[BackendSettings], Backend]) -> RunEngine:
@@ -96,28 +96,23 @@ def refuse_what_needs_one_process(plan: RunPlan) -> None:
         raise InputError("--engine dask calls models; recorded answers need --engine local")
 
 
-def describe_data(plan: RunPlan) -> dict[str, Any]:
-    """What the data is: its hash and how it is read."""
-    if not plan.data.is_file():
-        # The reader's own message is better than anything that could be said here.
-        detect_format(plan.data)
-        raise DataError(plan.data, "is not a file.")
-    return {
-        "sha256": file_sha256(plan.data),
-        "format": plan.format or detect_format(plan.data),
-        "columns": plan.columns,
-        **({"given_aspects": True} if plan.given_aspects else {}),
-    }
-
-
 def refuse_leftovers(out: Path) -> None:
     """Results whose journal is gone cannot be continued, and must not be overwritten."""
-    found = [name for name in (MANIFEST, *ARTEFACTS) if (out / name).exists()]
-    if found and not (out / JOURNAL).exists():
-        raise RunMismatch(
-            f"{out} has {found[0]} but no {JOURNAL}: it was not made by a run, or its journal is "
-            "gone; give another --out"
-        )
+    journal = out / JOURNAL
+    if not journal.exists():
+        state = "is not there"
+    elif not journal.stat().st_size:
+        # SQLite would take it for a new database.
+        state = "is empty"
+    else:
+        return
+    _refuse_results(out, state)
+
+
+def _refuse_results(out: Path, state: str) -> None:
+    for name in (MANIFEST, *ARTEFACTS):
+        if (out / name).exists():
+            raise no_journal(out, name, JOURNAL, state)
 
 
 class _Run:
@@ -126,15 +121,15 @@ class _Run:
         plan: RunPlan,
         journal: Journal,
         control: Control,
-        about: dict[str, Any],
+        data: DataFile,
         on_progress: Callable[[Progress], None],
     ) -> None:
         self._plan = plan
         self._journal = journal
         self._control = control
-        self._about = about
+        self._data = data
         self._on_progress = on_progress
-        self._identity = identity(plan.settings, about)
+        self._identity = identity(plan.settings, data.about())
         self._run_id = self._claim()
         self._exported = bool(journal.recall("exported"))
         self._all_seeds, self._seeds = self._recall_seeds()
@@ -145,10 +140,10 @@ class _Run:
         # What an earlier start did beyond what this one asks for is part of the run as well.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
-        before = Spent(**journal.recall("spent") or {})
+        before: Spent = journal.recall("spent", Spent) or Spent()
         models = plan.settings.backend.models
         self._meter = Meter(plan.budget, self._at_least_recorded(before), models)
-        self._elapsed_before = self._elapsed_s = float(journal.recall("elapsed_s") or 0.0)
+        self._elapsed_before = self._elapsed_s = journal.recall("elapsed_s", float) or 0.0
         self._began = time.monotonic()
         self._noted = (self._meter.total, self._totals)
         self._bad_lines = journal.bad_line_count()
@@ -156,22 +151,30 @@ class _Run:
 
     def _claim(self) -> str:
         """Take the directory for this run, or refuse to mix it with another."""
-        known = self._journal.recall("identity")
-        if known is None:
+        noted = self._journal.recall("identity", dict[str, Any])
+        if noted is None:
+            _refuse_results(self._plan.out, "has no record of a run")
             # In this order: a directory with an identity has an id.
             self._journal.note("run_id", uuid.uuid4().hex)
             self._journal.note("identity", self._identity)
-        elif found := differences(known, json.loads(json.dumps(self._identity))):
-            shown = "\n  ".join(found[:10])
-            raise RunMismatch(
-                f"{self._plan.out} holds another run; it differs in\n  {shown}\n"
-                "give another --out, or the settings and data of that run"
-            )
+        elif lines := differences(noted, json.loads(json.dumps(self._identity))):
+            raise other_run(self._plan.out, lines, self._old_data(noted))
         return str(self._journal.recall("run_id"))
+
+    def _old_data(self, noted: dict[str, Any]) -> str:
+        """How to go on with the run that is in the directory."""
+        data = noted.get("data") or {}
+        if not self._data.begins_with(data):
+            return "the settings and data of that run"
+        size = data["bytes"]
+        return (
+            f"the data of that run, which are the first {size} bytes of this file, as they were "
+            f"before it grew: head -c {size} {self._plan.data}"
+        )
 
     def _recall_seeds(self) -> tuple[list[int], tuple[int, ...]]:
         """All seeds of the run, and those to work on: the ones asked for, else all of them."""
-        known: list[int] = self._journal.recall("seeds") or []
+        known: list[int] = self._journal.recall("seeds", list[int]) or []
         seeds = self._plan.seeds or tuple(known) or (self._plan.settings.backend.seed,)
         together = list(dict.fromkeys([*known, *seeds]))
         if together != known:
@@ -187,7 +190,7 @@ class _Run:
     def _rows(self) -> Iterator[Sample | BadLine]:
         """The samples and bad lines up to the limit."""
         left = self._plan.limit
-        for item in read_samples(self._plan.data, self._plan.format, self._plan.columns):
+        for item in self._data.rows():
             if isinstance(item, Sample) and left is not None:
                 if left == 0:
                     return
@@ -225,11 +228,8 @@ class _Run:
         if known is None:
             self._journal.note("file_name", stem)
         elif known != stem:
-            raise RunMismatch(
-                f"{self._plan.out} holds another run; it differs in\n"
-                f"  data.name: was {known!r}, is {stem!r}, and samples are named after it\n"
-                "give another --out, or the file its old name"
-            )
+            line = f"data.name: was {known!r}, is {stem!r}, and samples are named after it"
+            raise other_run(self._plan.out, [line], "the file its old name")
 
     async def go(self, engine: RunEngine) -> RunReport:
         """Everything that has no record yet, then the artefacts."""
@@ -380,7 +380,16 @@ class _Run:
             totals=totals,
             bad_lines=self._bad_lines,
             stopped_because=None if complete else self._control.reason,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> list[str]:
+        if not self._data.has_grown:
+            return []
+        return [
+            f"{self._plan.data} has grown while the run was reading it: the run is about what was "
+            "in it at the start; give another --out to analyse the whole file"
+        ]
 
     def _write_manifest(self) -> None:
         report = self._report()
@@ -394,7 +403,7 @@ class _Run:
                 "settings": plan.settings.model_dump(mode="json"),
                 "seeds": self._all_seeds,
                 "limit": plan.limit,
-                "data": {"path": str(plan.data), **self._about},
+                "data": {"path": str(plan.data), **self._data.about()},
                 "identity": self._identity,
                 "versions": versions(),
                 "counts": {

@@ -64,10 +64,6 @@ NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
 READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint")
 
 
-class RunMismatch(ValueError):
-    """The directory holds another run. Wrong use; the differences are named."""
-
-
 def file_sha256(path: Path) -> str:
     """The hash of a file's content."""
     with path.open("rb") as file:

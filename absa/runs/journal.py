@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from absa.backends.meter import Spent
 from absa.database import Database
 
@@ -33,7 +35,9 @@ CREATE TABLE IF NOT EXISTS samples (
 CREATE INDEX IF NOT EXISTS samples_in_order ON samples (position, seed);
 CREATE TABLE IF NOT EXISTS bad_lines (number INTEGER PRIMARY KEY, error TEXT NOT NULL);
 """
-_IF_DAMAGED = "the journal of this run is damaged: restore it, or start anew with another --out"
+_IF_DAMAGED = (
+    "the journal of this run is damaged: restore it from a copy, or start again with another --out"
+)
 
 
 @dataclass(frozen=True)
@@ -102,17 +106,31 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         """Open or create the journal of a run directory."""
         self._db = Database(
-            directory / FILE, _SCHEMA, if_damaged=_IF_DAMAGED, functions={"packed": _packed}
+            directory / FILE,
+            _SCHEMA,
+            if_damaged=_IF_DAMAGED,
+            is_final=True,
+            functions={"packed": _packed},
         )
 
     def close(self) -> None:
         """Write what is waiting and close."""
         self._db.close()
 
-    def recall(self, key: str) -> Any:
-        """A fact about the run, None if it was never noted."""
+    def recall(self, key: str, kind: Any = object) -> Any:
+        """A fact about the run, None if it was never noted.
+
+        Raises:
+            StorageError: What is noted is not of this kind.
+        """
         row = self._db.one("SELECT value FROM run WHERE key = ?", key)
-        return json.loads(row[0]) if row else None
+        if row is None:
+            return None
+        try:
+            return TypeAdapter(kind).validate_python(json.loads(row[0]), strict=kind is not Spent)
+        except (ValueError, TypeError, RecursionError) as error:
+            reason = str(error).splitlines()[0]
+            raise self._db.damaged(f"{key} of the run cannot be read ({reason})") from error
 
     def note(self, key: str, value: Any) -> None:
         """Note a fact about the run."""
@@ -187,7 +205,11 @@ class Journal:
         """The lines of one artefact, in the order of the data."""
         sql = f"SELECT {part} FROM samples WHERE status = 'done' ORDER BY position, seed"
         for (blob,) in self._db.read(sql):
-            yield from unpack(blob)
+            try:
+                lines = unpack(blob)
+            except (zlib.error, TypeError, ValueError) as error:
+                raise self._db.damaged(f"{part} of a sample cannot be read ({error})") from error
+            yield from lines
 
     def errors(self) -> Iterator[str]:
         """The errors: lines that could not be read, then samples that could not be analysed."""

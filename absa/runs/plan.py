@@ -82,6 +82,8 @@ class RunReport:
     totals: Totals
     bad_lines: int
     stopped_because: str | None = None
+    # What the user should know although the run went well.
+    notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

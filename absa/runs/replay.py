@@ -12,8 +12,9 @@ from absa.backends.replay import ReplayBackend
 from absa.config import SettingsError, load_settings
 from absa.runs.artefacts import ERRORS, OUTPUTS, SCORECARDS, TRACES, write_lines
 from absa.runs.engine import MANIFEST, run
-from absa.runs.identity import RunMismatch, file_sha256
+from absa.runs.identity import file_sha256
 from absa.runs.plan import Control, Progress, RunPlan, RunReport
+from absa.runs.refusals import RunMismatch
 from schemas.backend import Backend
 from schemas.errors import InputError
 from schemas.memory import Recall

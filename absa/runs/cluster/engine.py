@@ -19,6 +19,7 @@ from absa.runs.cluster.job import Item, Job, VersionMismatch, job_of
 from absa.runs.cluster.station import work_on
 from absa.runs.plan import RunError, RunPlan
 from absa.runs.pool import Batch, Worker
+from absa.runs.refusals import GOES_ON
 from schemas.errors import InputError
 
 CHUNK = 100
@@ -35,7 +36,6 @@ _LOCAL = {
     "distributed.scheduler.allowed-failures": 10,
 }
 _LOOPBACK = "127.0.0.1"
-_SAFE = "what is finished is safe, the same command goes on from there"
 
 
 class ClusterEngine:
@@ -177,6 +177,6 @@ class _Chunks:
             await future.cancel()
             raise
         except CancelledError:
-            raise RunError(f"the scheduler is gone; {_SAFE}") from None
+            raise RunError(f"the scheduler is gone; {GOES_ON}") from None
         except Exception as error:
-            raise RunError(f"a worker failed: {error}; {_SAFE}") from error
+            raise RunError(f"a worker failed: {error}; {GOES_ON}") from error
