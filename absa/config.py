@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from absa.small_files import read_small
 from nodes.assets import data_dir
 from schemas.settings import Settings
 
@@ -281,7 +282,7 @@ def _read_text(path: Path) -> str:
     if path.is_dir():
         raise SettingsError(f"{path}: is a directory; name a YAML file in it")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"{path}: not UTF-8 text (byte {error.start}); save the file as UTF-8"

@@ -47,9 +47,22 @@ def open_memory(settings: MemorySettings) -> Iterator[BaseStore | None]:
 
 @contextmanager
 def open_folder(folder: Path) -> Iterator[BaseStore]:
-    """The memory in a folder, which must be there."""
-    with _sqlite(folder, create=False) as store:
-        yield store
+    """The memory in a folder, which must be there.
+
+    Raises:
+        InputError: It is not there, or damaged; also while it is being read.
+    """
+    try:
+        with _sqlite(folder, create=False) as store:
+            yield store
+    except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{folder / FILE} is damaged ({reason}); restore it from a copy, or remove it to start "
+            "with an empty memory"
+        ) from error
 
 
 @contextmanager

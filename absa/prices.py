@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from absa.small_files import read_small
 from nodes.assets import read_json
 from schemas.errors import InputError
 from schemas.records import CallRecord
@@ -35,14 +36,14 @@ def prices() -> dict[str, dict[str, float]]:
 
 def _own_prices(path: Path) -> dict[str, dict[str, float]]:
     try:
-        given: Any = json.loads(path.read_text(encoding="utf-8"))
+        given: Any = json.loads(read_small(path))
         return {
             model: {name: float(price[name]) for name in ("input", "output")}
             for model, price in given.items()
         }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"ABSA_PRICES: {path} is no price list ({error}); write "
+            f"ABSA_PRICES: {path} is not a price list ({error}); write "
             '{"my-model": {"input": 0.1, "output": 0.4}}, in US dollars per million tokens'
         ) from error
 

@@ -61,10 +61,20 @@ RESERVED_NAMES = frozenset(
 )
 """Names a persona may not take: a speaker is a node of its own name in the graph."""
 
+MAX_CONCURRENCY = 10_000
+"""Calls, or samples, in flight."""
+
 # Strict, because a lenient parse would read the text "no" as a flag or 1 as true.
 Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
+# Far above any use; a slip of the keyboard must not cost a machine or an account.
+Rounds = Annotated[int, Field(strict=True, ge=1, le=100)]
+Votes = Annotated[int, Field(strict=True, ge=1, le=1_000)]
+Examples = Annotated[int, Field(strict=True, ge=0, le=1_000)]
+Retries = Annotated[int, Field(strict=True, ge=0, le=100)]
+Parallel = Annotated[int, Field(strict=True, ge=1, le=MAX_CONCURRENCY)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
 Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Confidence = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=False)]
@@ -210,7 +220,7 @@ class DebateSettings(_Section):
     """Who speaks in the debate, in which order, how often, and with what weight."""
 
     protocol: DebateProtocol = "patch"
-    rounds: Positive = 1
+    rounds: Rounds = 1
     # Before `order`, whose check needs it.
     personas: Mapping[PersonaName, Persona] = Field(default_factory=dict)
     order: tuple[str, ...] = tuple(DEFAULT_PERSONAS["patch"])
@@ -340,7 +350,7 @@ class ConflictReviewSettings(_Section):
 class DemoSettings(_Section):
     """Few-shot demos: how many, from which file, and how they are chosen."""
 
-    k: Count = 0
+    k: Examples = 0
     path: Text | None = None
     pick: Literal["similar", "random"] = "similar"
 
@@ -370,7 +380,7 @@ class AuxHfSettings(_Section):
 class VoteSettings(_Section):
     """The baseline that spends a debate's calls on asking one question several times."""
 
-    n: Positive | None = None
+    n: Votes | None = None
     """How many calls; by default as many as the debate would make."""
     threshold: Confidence = 0.5
     """The share of the calls that must have found a tuple."""
@@ -453,9 +463,9 @@ class BackendSettings(_Section):
     """The environment variable that holds the key."""
     api_key_keyring: KeyringEntry | None = None
     """Where the keyring has it: service/name."""
-    timeout_s: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = 60.0
-    max_retries: Count = 5
-    max_concurrency: Positive = 16
+    timeout_s: Seconds = 60.0
+    max_retries: Retries = 5
+    max_concurrency: Parallel = 16
     requests_per_second: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = (
         None
     )

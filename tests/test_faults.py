@@ -199,7 +199,7 @@ def test_a_budget_in_money_needs_a_price(tmp_path: Path, monkeypatch: pytest.Mon
             server.port, data, tmp_path / "run", budget=Budget(usd=1.0), concurrency=1
         )
         assert "the price of served is not known" in str(unknown.stopped_because)
-        assert "ABSA_PRICES" in str(unknown.stopped_because)
+        assert "ABSA_PRICES" in str(unknown.remedy)
         # Nothing was spent that could not be counted, so with a price the same run goes on.
         assert not server.requests
         prices = tmp_path / "prices.json"

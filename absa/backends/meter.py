@@ -14,12 +14,20 @@ from absa.prices import price_of
 from schemas.backend import Ask, Backend, Reply
 from schemas.errors import BackendError
 
-# So many calls of an agent in a row without an answer, each after all its retries: nobody is there.
+# Calls of an agent in a row that were not answered, each after all its retries: the server is gone.
 GONE_AFTER = 8
+# Calls in a row without anything usable, whatever came instead: HTML, nothing, a refusal. More than
+# above, because a model may fail on a few hard texts.
+USELESS_AFTER = 20
 
 
 class StopRun(RuntimeError):
     """The run cannot or may not go on; its samples are not to blame."""
+
+    def __init__(self, why: str, remedy: str = "raise the limit and start again to go on") -> None:
+        """Say why, and what lets the run go on."""
+        super().__init__(why)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class Meter:
         self._unpriced = sorted(model for model in models if price_of(model, {}) is None)
         # By agent: each may have a server and a key of its own, and one of them may be gone.
         self._unanswered: Counter[str] = Counter()
+        self._useless: Counter[str] = Counter()
         self._last_failure: dict[str, str] = {}
 
     @property
@@ -76,12 +85,16 @@ class Meter:
 
     def check(self) -> None:
         """Whether one more call may be made; raises `StopRun` if not."""
-        for node, unanswered in self._unanswered.items():
-            if unanswered >= GONE_AFTER:
-                raise StopRun(
-                    f"{unanswered} calls in a row were not answered ({self._last_failure[node]}); "
-                    "start again when the server is back, --retry-failed asks for the failed ones"
-                )
+        for count, limit, what in (
+            (self._unanswered, GONE_AFTER, "were not answered"),
+            (self._useless, USELESS_AFTER, "got no usable answer"),
+        ):
+            for node, calls in count.items():
+                if calls >= limit:
+                    raise StopRun(
+                        f"{calls} calls of {node} in a row {what} ({self._last_failure[node]})",
+                        "mend it and start again; --retry-failed asks for the failed ones, too",
+                    )
         budget, spent = self._budget, self._total
         if budget.calls is not None and spent.calls >= budget.calls:
             raise StopRun(f"--budget-calls {budget.calls} is spent")
@@ -94,8 +107,8 @@ class Meter:
             # Before anything is spent: what it cost could never be said afterwards.
             which = ", ".join(self._unpriced) or "a model that was asked"
             raise StopRun(
-                f"--budget-usd cannot be kept: the price of {which} is not known; "
-                "name it in a file of your own (ABSA_PRICES)"
+                f"--budget-usd cannot be kept: the price of {which} is not known",
+                "name it in a file of your own (ABSA_PRICES) and start again",
             )
         if spent.cost_usd >= budget.usd:
             raise StopRun(f"--budget-usd {budget.usd:g} is spent (${spent.cost_usd:.4f})")
@@ -104,14 +117,15 @@ class Meter:
         self, uid: str, node: str, model: str | None, usage: dict[str, int] | None
     ) -> None:
         """Count an answered call."""
-        self._unanswered[node] = 0
+        self._unanswered[node] = self._useless[node] = 0
         self._count(uid, usage or {}, price_of(model, usage))
 
     def failed(self, uid: str, error: BackendError) -> None:
         """Count a call that got no usable answer."""
+        self._useless[error.node] += 1
+        self._last_failure[error.node] = str(error)
         if error.unreachable:
             self._unanswered[error.node] += 1
-            self._last_failure[error.node] = str(error)
         else:
             self._unanswered[error.node] = 0
         if error.attempts:

@@ -5,7 +5,9 @@ Nothing heavy is imported here or at the top of a command's module: `absa --help
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -49,6 +51,8 @@ COMMANDS = (
 )
 
 FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+_OUTPUT_FAILURES = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EROFS)
 
 # Typer carries its own copy of click or uses the installed one, depending on its version; its
 # BadParameter leads to the base class of usage errors in both.
@@ -146,11 +150,22 @@ def _explain(error: Exception) -> int | None:
     if isinstance(error, UsageError | SettingsError | DataError | InputError | StorageError):
         complain(str(error))
         return WRONG_USE
-    about_files = FileNotFoundError | IsADirectoryError | NotADirectoryError | PermissionError
-    if isinstance(error, about_files) and error.filename is not None:
+    if isinstance(error, OSError):
+        return _explain_system(error)
+    return None
+
+
+def _explain_system(error: OSError) -> int | None:
+    """A file that cannot be used, or an output that cannot be written to."""
+    if error.filename is not None:
         complain(f"{error.filename}: {error.strerror}")
         return WRONG_USE
-    return None
+    if error.errno not in _OUTPUT_FAILURES:
+        return None
+    # What is left in the buffer would fail again when Python ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    complain(f"the output cannot be written: {error.strerror}")
+    return FAILED
 
 
 def _explain_usage(error: Exception) -> int:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from absa.cli.options import SetOption, UsageError, complain, console, print_json, print_text
+from absa.cli.options import (
+    MAX_CONCURRENCY,
+    SetOption,
+    UsageError,
+    complain,
+    console,
+    print_json,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from absa.ablate import Configuration
@@ -67,7 +75,10 @@ def ablate(
     sets: SetOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Samples in flight (default: max_concurrency).")
+        int | None,
+        typer.Option(
+            min=1, max=MAX_CONCURRENCY, help="Samples in flight (default: max_concurrency)."
+        ),
     ] = None,
     debate: Annotated[
         str | None,
@@ -200,6 +211,7 @@ def _run_all(
     """Every configuration as a run; whether some samples failed."""
     from absa.cli.run import carry_out
     from absa.runs import RunPlan
+    from absa.runs.plan import SAME_COMMAND
 
     failed = False
     for one in chosen:
@@ -219,8 +231,8 @@ def _run_all(
         )
         if report.status != "finished":
             complain(
-                f"{one.name}: {report.stopped_because or 'stopped'}; nothing is compared yet, "
-                "the same command goes on from here"
+                f"{one.name}: {report.stopped_because or 'stopped'}; nothing is compared yet; "
+                f"{report.remedy or SAME_COMMAND}"
             )
             raise typer.Exit(1)
         failed |= bool(report.exit_code)

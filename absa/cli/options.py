@@ -35,6 +35,12 @@ SetOption = Annotated[
 ]
 
 
+# Far above any use: a slip of the keyboard must not cost the machine. As in the settings, which are
+# not imported here so that `absa --help` is quick.
+MAX_CONCURRENCY = 10_000
+MAX_WORKERS = 1_000
+
+
 class UsageError(ValueError):
     """A wrong command line that Typer cannot see is wrong: one line on stderr, exit code 2."""
 

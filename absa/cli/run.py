@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, UsageError, complain, settings_from
+from absa.cli.options import (
+    MAX_CONCURRENCY,
+    MAX_WORKERS,
+    ConfigOption,
+    SetOption,
+    UsageError,
+    complain,
+    settings_from,
+)
 
 if TYPE_CHECKING:
     from absa.runs import RunPlan, RunReport
@@ -39,7 +47,10 @@ def run(
     sets: SetOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Samples in flight (default: max_concurrency).")
+        int | None,
+        typer.Option(
+            min=1, max=MAX_CONCURRENCY, help="Samples in flight (default: max_concurrency)."
+        ),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Run once per seed: 1,2,3.")] = None,
     no_cache: Annotated[
@@ -81,7 +92,10 @@ def run(
         typer.Option(metavar="ADDRESS", help="The Dask scheduler (default: start workers here)."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes to start (default: the cores).")
+        int | None,
+        typer.Option(
+            min=1, max=MAX_WORKERS, help="Worker processes to start (default: the cores)."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -172,9 +186,7 @@ def show_report(report: RunReport, *, as_json: bool) -> None:
     for note in report.notes:
         typer.echo(f"note: {note}", err=True)
     if report.stopped_because:
-        typer.echo(
-            f"stopped: {report.stopped_because}; the same command goes on from here", err=True
-        )
+        typer.echo(f"stopped: {report.stopped_because}; {report.remedy}", err=True)
     if totals.failed:
         typer.echo(
             f"why they failed: {report.out / 'errors.jsonl'}; --retry-failed tries again", err=True

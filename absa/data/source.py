@@ -189,6 +189,8 @@ def checked_source(
         raise DataError(path, "there is no such file.")
     if not path.is_file():
         raise DataError(path, "this is not a regular file.", "Copy its content to a file first.")
+    if columns is not None and not isinstance(columns, Mapping):
+        raise DataError(path, f"the column mapping is {columns!r}.", "Write it as FIELD=COLUMN.")
     return Source(path, dict(columns or {}), size=size)
 
 

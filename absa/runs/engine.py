@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -140,6 +140,8 @@ class _Run:
         # What an earlier start did beyond what this one asks for is part of the run as well.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
+        # Failed samples whose record is being written.
+        self._failing = 0
         before: Spent = journal.recall("spent", Spent) or Spent()
         models = plan.settings.backend.models
         self._meter = Meter(plan.budget, self._at_least_recorded(before), models)
@@ -277,16 +279,22 @@ class _Run:
         # Only answers that cost something are kept; the others are as quick to make again.
         answers = self._open_answers() if paid else None
 
-        async def save(record: Finished) -> None:
+        async def write(record: Finished) -> None:
             if meter is not None:
                 record = record.with_spent(meter.take(record.uid))
             self._touch()
             await asyncio.wrap_future(self._journal.add(record))
             if answers is not None and not keys.shared and record.status == "done":
                 answers.forget(keys.of_sample(record.uid))
+            self._failing -= record.status == "failed"
             self._totals = self._totals.plus(record)
-            self._check_failures()
             self._tell()
+
+        def save(record: Finished) -> Coroutine[Any, Any, None]:
+            # Before the record is written: the next sample starts meanwhile.
+            self._failing += record.status == "failed"
+            self._check_failures()
+            return write(record)
 
         meter = self._meter if paid else None
         batch = Batch(
@@ -354,10 +362,13 @@ class _Run:
         limit = self._plan.fail_on_error
         if limit is None:
             return
-        failed = self._totals.failed
+        failed = self._totals.failed + self._failing
         allowed = limit * self._total if isinstance(limit, float) else limit
         if failed > allowed:
-            self._control.drain(f"{failed} failed, more than --fail-on-error {limit} allows")
+            self._control.drain(
+                f"{failed} failed, more than --fail-on-error {limit} allows",
+                "mend the cause and add --retry-failed, or raise --fail-on-error",
+            )
 
     def _tell(self) -> None:
         self._on_progress(self._progress())
@@ -380,6 +391,7 @@ class _Run:
             totals=totals,
             bad_lines=self._bad_lines,
             stopped_because=None if complete else self._control.reason,
+            remedy=None if complete or not self._control.draining else self._control.remedy,
             notes=self._notes(),
         )
 

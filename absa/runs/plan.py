@@ -14,6 +14,7 @@ from schemas.memory import Recall
 from schemas.settings import Settings
 
 Engine = Literal["local", "dask"]
+SAME_COMMAND = "the same command goes on from here"
 
 
 class RunError(RuntimeError):
@@ -82,6 +83,8 @@ class RunReport:
     totals: Totals
     bad_lines: int
     stopped_because: str | None = None
+    # What lets it go on.
+    remedy: str | None = None
     # What the user should know although the run went well.
     notes: list[str] = field(default_factory=list)
 
@@ -98,12 +101,14 @@ class Control:
 
     draining: bool = False
     reason: str | None = None
+    remedy: str = SAME_COMMAND
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def drain(self, reason: str) -> None:
-        """Take no new samples; let those under way finish."""
+    def drain(self, reason: str, remedy: str = SAME_COMMAND) -> None:
+        """Take no new samples; let those under way finish. The first reason counts."""
+        if not self.draining:
+            self.reason, self.remedy = reason, remedy
         self.draining = True
-        self.reason = self.reason or reason
 
     def stop(self) -> None:
         """Give up what is under way."""

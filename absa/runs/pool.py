@@ -40,7 +40,7 @@ class Batch:
     control: Control
     # What a graph with memory is given besides.
     known_to_memory: Callable[[Sample], Mapping[str, Any]]
-    # Returns when the record is on the disk.
+    # Counts the record at once; it is on the disk when the coroutine has ended.
     save: Callable[[Finished], Coroutine[Any, Any, None]]
     has_record: Callable[[str], bool]
 
@@ -137,7 +137,7 @@ async def _work_on(batch: Batch, graph: Graph) -> None:
         try:
             await work()
         except StopRun as stop:
-            control.drain(str(stop))
+            control.drain(str(stop), stop.remedy)
         except Exception as error:
             control.drain(str(error))
             raise

@@ -271,7 +271,7 @@ class Desk:
         try:
             meter.check()
         except StopRun as stop:
-            self._batch.control.drain(str(stop))
+            self._batch.control.drain(str(stop), stop.remedy)
             peer.line.send(number, "stop", str(stop))
             return _DROPPED
         peer.line.send(number, "go")

@@ -1,0 +1,142 @@
+"""Disks, devices, pipes and files that fail: one message and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from absa.cli import run as command_line
+from absa.cli.options import MAX_CONCURRENCY
+from absa.config import SettingsError, load_settings
+from absa.data import DataError, read_samples
+from absa.memory import FILE, open_folder
+from absa.prices import _own_prices
+from schemas import settings as schema
+from schemas.errors import InputError
+
+
+def absa(*args: str, stdout: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "absa", *args]
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+    )
+
+
+def test_a_full_output_is_one_line_and_exit_code_1() -> None:
+    with open("/dev/full", "w") as full:
+        done = absa("graph", "--format", "svg", stdout=full)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "absa: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = absa("graph", "--format", "svg", stdout=closed)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_read_only_disk_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(self: Path, *args: Any, **options: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"text": "Good soup."}\n')
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert command_line(["train", str(data), "--out", str(tmp_path / "model")]) == 2
+    assert capsys.readouterr().err == f"absa: {tmp_path / 'model'}: Read-only file system\n"
+
+
+def test_an_endless_file_of_settings_or_prices_is_an_error() -> None:
+    with pytest.raises(SettingsError, match="/dev/zero: cannot be read: more than 16 MB"):
+        load_settings("/dev/zero")
+    with pytest.raises(InputError, match="/dev/zero is not a price list .*more than 16 MB"):
+        _own_prices(Path("/dev/zero"))
+
+
+def test_a_column_mapping_that_is_a_text_is_an_error_of_the_data(tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"text": "Good soup."}\n')
+    columns: Any = "text=review"
+    with pytest.raises(DataError, match="the column mapping is 'text=review'"):
+        read_samples(data, "jsonl", columns)
+
+
+@pytest.mark.parametrize("damage", ["page", "value"])
+def test_a_damaged_memory_is_named_with_its_remedy(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [
+        "--set",
+        "pipeline.memory.store=sqlite",
+        "--set",
+        f"pipeline.memory.path={tmp_path}",
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"text": "Good soup.", "lang": "en"}\n')
+    run = ["run", str(data), "--out", str(tmp_path / "out"), *settings]
+    assert command_line([*run, "--set", "pipeline.memory.condition=on"]) == 0
+    file = tmp_path / FILE
+    with closing(sqlite3.connect(file, isolation_level=None)) as memory:
+        if damage == "value":
+            memory.execute("UPDATE store SET value = '{\"at\": {}}'")
+        memory.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if damage == "page":
+        content = bytearray(file.read_bytes())
+        content[4096:] = b"\xff" * len(content[4096:])
+        file.write_bytes(content)
+    capsys.readouterr()
+    assert command_line(["memory", "stats", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"absa: {file}")
+    assert message.count("\n") == 1
+
+
+def test_a_mistake_in_using_a_memory_is_not_called_damage(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no memory"), open_folder(tmp_path):
+        pass
+
+
+# Bounds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "pipeline.debate.rounds",
+        "pipeline.vote.n",
+        "demos.k",
+        "backend.max_retries",
+        "backend.max_concurrency",
+        "backend.timeout_s",
+    ],
+)
+def test_a_number_that_would_cost_a_machine_is_refused_with_the_bound(key: str) -> None:
+    value = 10**9 + 0.0 if key == "backend.timeout_s" else 10**9
+    with pytest.raises(SettingsError, match=rf"{key}: expected a number of at most \d+"):
+        load_settings(None, {key: value, "demos.path": "demos.jsonl"})
+
+
+def test_the_command_line_has_the_bound_of_the_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert MAX_CONCURRENCY == schema.MAX_CONCURRENCY
+    run = ["run", "data.jsonl", "--out", str(tmp_path / "out"), "--concurrency"]
+    assert command_line([*run, str(MAX_CONCURRENCY + 1)]) == 2
+    # The words differ between versions of click.
+    assert f"{MAX_CONCURRENCY}" in capsys.readouterr().err
