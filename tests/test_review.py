@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import sqlite3
+import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +424,13 @@ def with_answers(directory: Path) -> Path:
         cards.append(json.dumps(card, ensure_ascii=False))
     (directory / "outputs.jsonl").write_text("\n".join(outputs) + "\n", "utf-8")
     (directory / "scorecards.jsonl").write_text("\n".join(cards) + "\n", "utf-8")
+    with closing(sqlite3.connect(directory / "journal.db")) as journal, journal:
+        for output, card in zip(outputs, cards, strict=True):
+            parts = [zlib.compress(line.encode()) for line in (output, card)]
+            journal.execute(
+                "UPDATE samples SET output = ?, scorecard = ? WHERE uid = ?",
+                [*parts, json.loads(output)["uid"]],
+            )
     return directory
 
 

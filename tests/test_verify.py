@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ from scripted import (
 )
 
 from absa.cli import run as absa
+from absa.metrics import evaluate
+from absa.metrics import write as write_metrics
 from absa.runs import RunPlan, run
 from absa.runs.replay import NoRun
 from absa.runs.verify import VerifyReport, verify
@@ -220,11 +224,22 @@ def edit_manifest(run_dir: Path, edit: Callable[[Json], Any]) -> None:
     manifest = json.loads(path.read_text("utf-8"))
     edit(manifest)
     path.write_text(json.dumps(manifest, ensure_ascii=False), "utf-8")
+    with closing(sqlite3.connect(run_dir / "journal.db")) as journal, journal:
+        identity = json.dumps(manifest.get("identity"), ensure_ascii=False)
+        journal.execute("UPDATE run SET value = ? WHERE key = 'identity'", [identity])
 
 
 def found(report: VerifyReport) -> dict[str, set[str | None]]:
-    """The uids with violations, per check that has any."""
-    return {c.name: {v.uid for v in c.violations} for c in report.checks if c.violations}
+    """The uids with violations, per check that has any.
+
+    Without the comparison with the journal, which sees every change of a file: what the others
+    see is what is seen if the journal was changed as well.
+    """
+    return {
+        c.name: {v.uid for v in c.violations}
+        for c in report.checks
+        if c.violations and c.name != "Journal"
+    }
 
 
 def words(report: VerifyReport, check: str, uid: str | None) -> str:
@@ -236,8 +251,7 @@ def words(report: VerifyReport, check: str, uid: str | None) -> str:
 
 def test_a_good_run_passes_every_check(good: Path) -> None:
     report = verify(good)
-    assert found(report) == {}
-    assert report.notes == []
+    assert report.notes == report.warnings == []
     assert (report.ok, report.exit_code, report.status) == (True, 0, "finished")
     checked = {check.name: check.checked for check in report.checks}
     assert checked["Counts"] == checked["S1"] == checked["S2"] == len(TEXTS)
@@ -327,11 +341,49 @@ def test_changed_prompts_are_a_note(copy: Path) -> None:
     assert "prompts/ate.md" in report.notes[0]
 
 
-def test_a_missing_data_file_is_a_note_and_no_violation(good: Path, copy: Path) -> None:
+def test_a_missing_data_file_is_a_loud_warning_and_no_violation(
+    good: Path, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     edit_manifest(copy, lambda m: m["data"].update(path="/nowhere/data.jsonl"))
     report = verify(copy)
-    assert found(report) == {}
-    assert "not there any more" in report.notes[0]
+    assert report.ok
+    assert "NOT COMPARED WITH THE DATA" in report.warnings[0]
+    assert "/nowhere/data.jsonl is not there" in report.warnings[0]
+    assert absa(["verify", str(copy)]) == 0
+    shown = capsys.readouterr().out
+    assert "NOT COMPARED WITH THE DATA" in shown and "everything holds" not in shown
+    assert verify(copy, data=good.parent / "data.jsonl").warnings == []
+
+
+def test_data_that_changed_since_is_a_violation(tmp_path: Path) -> None:
+    out = make_run(tmp_path, limit=1)
+    data = tmp_path / "data.jsonl"
+    with data.open("a", encoding="utf-8") as file:
+        file.write('{"uid": "new", "text": "new"}\n')
+    # Appended rows belong to another run.
+    report = verify(out)
+    assert report.ok and report.warnings == []
+    data.write_text(data.read_text("utf-8").replace("negative", "positive"), "utf-8")
+    assert "has changed since the run" in words(verify(out), "Counts", None)
+
+
+def test_data_named_by_a_relative_path_is_found_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    data = write_data(Path("data/texts.jsonl"))
+    plan = RunPlan(data=data, out=Path("runs/first"), settings=Settings(), limit=2)
+    asyncio.run(run(plan, backend_for=lambda backend: ByUid(backend.seed)))
+    edit_manifest(Path("runs/first"), lambda m: m["data"].update(path="data/texts.jsonl"))
+    monkeypatch.chdir(tmp_path / "runs/first")
+    assert verify(Path()).warnings == []
+    monkeypatch.chdir("/")
+    assert verify(tmp_path / "runs/first").warnings == []
+    # What the data says is compared, too.
+    change(tmp_path / "runs/first/scorecards.jsonl", "k-plain", lambda c: c.update(split="test"))
+    assert "split" in words(verify(tmp_path / "runs/first"), "Counts", "k-plain")
 
 
 # Counts ------------------------------------------------------------------------------------------
@@ -542,7 +594,7 @@ def test_a_fault_of_the_decision_layer_itself_cannot_hide(
     copy: Path, monkeypatch: pytest.MonkeyPatch, edit: Callable[[Json], Any], check: str
 ) -> None:
     """As if the layer had decided just what is on record: the direct checks see it all the same."""
-    monkeypatch.setattr(Replayer, "compare", lambda self, e: (None, []))
+    monkeypatch.setattr(Replayer, "compare", lambda self, e, seed: (None, []))
     assert found(verify(copy)) == {}
     change(copy / "outputs.jsonl", "k-flip", edit)
     assert found(verify(copy))[check] == {"k-flip"}
@@ -776,15 +828,18 @@ def test_the_command_shows_checks_and_samples(
     good: Path, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert absa(["verify", str(good)]) == 0
-    assert "everything holds" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "everything holds" in shown
+    assert "not covered" in shown and "updated_at" in shown
     change(copy / "outputs.jsonl", "k-plain", lambda o: result(o).update(label="negative"))
     assert absa(["verify", str(copy)]) == 1
     shown = capsys.readouterr().out
-    assert "k-plain" in shown and "violations in S1" in shown
+    assert "k-plain" in shown and "violations in Journal, S1" in shown
     assert absa(["verify", str(copy), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is False
-    assert [c["name"] for c in report["checks"] if c["violations"]] == ["S1"]
+    assert [c["name"] for c in report["checks"] if c["violations"]] == ["Journal", "S1"]
+    assert any("updated_at" in what for what in report["not_covered"])
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -792,3 +847,153 @@ def test_an_unfinished_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
     edit_manifest(out, lambda m: m.update(status="unfinished"))
     assert absa(["verify", str(out)]) == 1
     assert "the run is unfinished" in capsys.readouterr().out
+
+
+# The journal, the scores, costs -------------------------------------------------------------
+
+
+def edit_journal(run_dir: Path, sql: str, *values: Any) -> None:
+    with closing(sqlite3.connect(run_dir / "journal.db")) as journal, journal:
+        journal.execute(sql, values)
+
+
+def test_a_record_deleted_from_the_journal_is_found(copy: Path) -> None:
+    edit_journal(copy, "DELETE FROM samples WHERE uid = 'k-flip'")
+    report = verify(copy)
+    assert found(report) == {}
+    assert "the journal does not have" in words(report, "Journal", "k-flip")
+    assert report.exit_code == 1
+
+
+def test_a_line_that_is_not_the_journals_is_named(copy: Path) -> None:
+    change(copy / "traces.jsonl", "k-flip", lambda r: r.update(latency_ms=9.0), node="ate")
+    report = verify(copy)
+    assert "traces.jsonl is not what the journal holds" in words(report, "Journal", "k-flip")
+    assert {v.uid for v in report.check("Journal").violations} == {"k-flip"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no database"),
+        lambda path: path.write_bytes(path.read_bytes()[:9000]),
+    ],
+    ids=["missing", "empty", "another file", "cut short"],
+)
+def test_a_damaged_journal_is_a_finding_and_no_crash(
+    copy: Path, damage: Callable[[Path], Any]
+) -> None:
+    damage(copy / "journal.db")
+    report = verify(copy)
+    assert "journal.db" in words(report, "Journal", None)
+    assert found(report) == {}
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\0{", b"[]\n", b'{"uid": 1}\n', b"null\n", b'"']
+)
+@pytest.mark.parametrize("seen_by", ["Counts", "Metrics"])
+def test_files_full_of_anything_are_findings_and_no_crash(
+    copy: Path, content: bytes, seen_by: str
+) -> None:
+    """Each file in turn, and all of them."""
+    write_metrics(copy, evaluate(copy))
+    names = {
+        "Counts": ["outputs.jsonl", "traces.jsonl", "scorecards.jsonl", "manifest.json"],
+        "Metrics": ["metrics.json", "structural_metrics.csv"],
+    }[seen_by]
+    for name in names:
+        before = (copy / name).read_bytes()
+        (copy / name).write_bytes(content)
+        assert verify(copy).check(seen_by).violations, name
+        (copy / name).write_bytes(before)
+    for path in copy.iterdir():
+        path.write_bytes(content)
+    assert verify(copy).exit_code == 1
+
+
+def test_changed_scores_are_found(copy: Path) -> None:
+    assert verify(copy).check("Metrics").checked == 0
+    write_metrics(copy, evaluate(copy))
+    report = verify(copy)
+    assert report.ok and report.check("Metrics").checked == 2
+    path = copy / "metrics.json"
+    before = path.read_text("utf-8")
+    metrics = json.loads(before)
+    metrics["quality"]["final"]["pair"]["strict"]["f1"]["rate"] = 1.0
+    path.write_text(json.dumps(metrics), "utf-8")
+    assert "quality.final.pair.strict.f1.rate" in words(verify(copy), "Metrics", None)
+    path.write_text(before, "utf-8")
+    table = copy / "structural_metrics.csv"
+    table.write_text(table.read_text("utf-8").replace(",0.", ",1."), "utf-8")
+    assert "structural_metrics.csv: line" in words(verify(copy), "Metrics", None)
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        (lambda m: m["spent"].update(calls=0), "spent.calls"),
+        (lambda m: m["usage"].update(cost_usd=1.0), "usage.cost_usd"),
+        (lambda m: m.update(elapsed_s=0.5), "elapsed_s"),
+        (lambda m: m.update(run_id="another"), "run_id"),
+    ],
+)
+def test_costs_and_facts_of_the_manifest_are_the_journals(
+    copy: Path, edit: Callable[[Json], Any], what: str
+) -> None:
+    edit_manifest(copy, edit)
+    assert what in words(verify(copy), "Journal", None)
+
+
+def test_the_record_of_an_unreadable_line_must_be_that_of_the_data(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data.jsonl")
+    with data.open("a", encoding="utf-8") as file:
+        file.write("not json\n")
+    out = make_run(tmp_path, data=data, limit=len(TEXTS))
+    (record,) = lines_of(out / "errors.jsonl")
+    write(out / "errors.jsonl", [{**record, "excerpt": "something else"}])
+    assert "excerpt" in words(verify(out), "Counts", None)
+
+
+def test_a_call_of_another_backend_model_or_seed_is_found(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data.jsonl")
+    out = tmp_path / "run"
+    asyncio.run(run(RunPlan(data=data, out=out, settings=Settings(), limit=1)))
+    assert verify(out).ok
+    for part, value in (("backend", "openai"), ("model", "gpt-4o"), ("seed", 7)):
+
+        def other(o: Json, part: str = part, value: Any = value) -> None:
+            o["process_trace"][0][part] = value
+
+        before = (out / "outputs.jsonl").read_bytes()
+        change(out / "outputs.jsonl", "k-plain", other)
+        assert str(value) in words(verify(out), "S1", "k-plain")
+        (out / "outputs.jsonl").write_bytes(before)
+
+
+def test_a_file_that_settings_name_and_that_changed_is_a_note(tmp_path: Path) -> None:
+    examples = tmp_path / "examples.jsonl"
+    row = {"uid": "x", "text": "값이 싸요.", "aspects": []}
+    examples.write_text(json.dumps(row) + "\n", "utf-8")
+    settings = Settings.model_validate({"demos": {"k": 1, "path": str(examples)}})
+    out = make_run(tmp_path, settings=settings, limit=1)
+    report = verify(out)
+    assert report.ok and report.notes == []
+    examples.write_text(json.dumps({**row, "uid": "y"}) + "\n", "utf-8")
+    assert "demos.path" in verify(out).notes[0]
+    examples.unlink()
+    report = verify(out)
+    assert "demos" in report.warnings[0]
+
+
+def test_the_fingerprint_shows_a_journal_that_is_another(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fingerprint = verify(copy).fingerprint
+    assert fingerprint is not None
+    assert absa(["verify", str(copy), "--expect", fingerprint]) == 0
+    assert absa(["verify", str(copy), "--expect", "0" * 64]) == 1
+    assert "fingerprint" in capsys.readouterr().out

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import console, print_json
+from absa.cli.options import UsageError, console, print_json
 
 if TYPE_CHECKING:
     from absa.runs.verify import Check, VerifyReport
 
-HELP = """Check the integrity of a run: counts, decisions, tuples, evidence, leaks.
+HELP = """Check the integrity of a run: journal, counts, decisions, evidence, leaks, scores.
 
 Each sample's recorded answers go through the decision layer again; what it decides must be what
-is on record. The exit code is 1 if something does not hold or the run is unfinished."""
+is on record. Files are compared with the journal, scores are computed again. What is not covered
+is listed at the end. The exit code is 1 if something does not hold or the run is unfinished."""
 EPILOG = "Example: absa verify runs/first"
 SHOWN = 10
 
@@ -29,13 +30,31 @@ def verify(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
     ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The data of the run, if it is not where it was.",
+            show_default=False,
+        ),
+    ] = None,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HASH",
+            help="The fingerprint that an earlier verification printed; fail if it differs.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Verify and print what was found."""
     from absa.runs.verify import verify as verify_run
 
+    if data is not None and not data.is_file():
+        raise UsageError(f"--data: {data} is not a file")
     with console(stderr=True).status("verifying…"):
-        report = verify_run(directory)
+        report = verify_run(directory, data=data, expect=expect)
     if as_json:
         print_json(report.model_dump_json())
     else:
@@ -70,10 +89,18 @@ def _print(report: VerifyReport) -> None:
         if check.violations:
             out.print()
             _print_violations(check)
+    for warning in report.warnings:
+        out.print(Text.assemble(("warning ", "bold yellow"), printable(warning)))
     for note in report.notes:
         out.print(Text.assemble(("note ", "bold"), printable(note)))
+    out.print(Text("not covered:", "dim"))
+    for what in report.not_covered:
+        out.print(Text(f"  - {what}", "dim"))
+    if report.fingerprint:
+        out.print(Text(f"fingerprint {report.fingerprint}"), soft_wrap=True)
     out.print()
-    out.print(_verdict(report), style="bold green" if report.ok else "bold red")
+    good = "bold yellow" if report.warnings else "bold green"
+    out.print(_verdict(report), style=good if report.ok else "bold red")
 
 
 def _print_violations(check: Check) -> None:
@@ -96,6 +123,8 @@ def _verdict(report: VerifyReport) -> str:
     failed = [check.name for check in report.checks if check.violations]
     if failed:
         verdict = f"violations in {', '.join(failed)}"
+    elif report.warnings:
+        verdict = "what could be checked holds; not everything could (see the warnings)"
     else:
         verdict = "everything holds"
     if not report.finished:

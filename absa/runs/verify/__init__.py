@@ -3,6 +3,7 @@
 | check  | what must hold                                                                        |
 |--------|---------------------------------------------------------------------------------------|
 | Counts | every sample of the data once per seed in every file; the manifest says so too        |
+| Journal| every line of every file is the journal's; so are the facts in the manifest           |
 | S1     | what was decided follows from the recorded answers                                    |
 | S2     | the final tuples are those of the final aspects; every polarity is canonical          |
 | S3     | a debate whose tuples are not the final ones was overruled for an allowed reason      |
@@ -11,6 +12,7 @@
 | S5     | every explicit aspect stands at its span; evidence is in the text, or marked as not   |
 | S6     | no gold, key or secret in prompts, traces, outputs and memory; what was recalled is   |
 |        | neither the sample itself nor of the evaluated split                                  |
+| Metrics| the scores are those that outputs and gold give                                       |
 
 S1, S4 and S6 are checked twice. The recorded answers go through the decision layer again, and
 everything it decides must be what is on record, the prompts' hashes included: a prompt with that

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from absa.backends.replay import backend_notes
 from absa.demos import Demos
-from absa.runs.artefacts import (
-    TRACES,
-)
+from absa.runs.artefacts import OUTPUTS, TRACES
 from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.verify.artefacts import Line
 from absa.runs.verify.evidence import Evidence, Found
@@ -67,12 +65,12 @@ class _RecordedAnswers:
 class Replayer:
     """The decision layer of the run's settings over recorded answers."""
 
-    def __init__(self, pipeline: PipelineSettings, demos: Demos) -> None:
+    def __init__(self, pipeline: PipelineSettings, demos: Mapping[int, Demos]) -> None:
         self._answers = _RecordedAnswers()
         self._graph = build(pipeline, self._answers)
         self._demos = demos
 
-    def compare(self, e: Evidence) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
+    def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
         """Decide again, and say what differs from the record."""
         self._answers.load(e.calls)
         given = {
@@ -80,7 +78,7 @@ class Replayer:
             "text": e.output.text,
             "lang": e.output.lang,
             "domain": e.card.get("domain") if e.card else None,
-            "demos": self._demos.for_text(e.output.text),
+            "demos": self._demos[seed].for_text(e.output.text) if seed in self._demos else [],
             "given_aspects": e.output.meta.given_aspects,
         }
         if (memory := e.output.meta.memory) is not None:
@@ -94,8 +92,11 @@ class Replayer:
             (COUNTS, f"{TRACES}: {call} is no call of this graph") for call in self._answers.unasked
         ]
         recorded = {k: v for k, v in e.raw.items() if k not in _NOT_DECIDED}
-        recorded["meta"] = {**e.raw.get("meta", {}), "seed": None}
+        recorded["meta"] = {**e.raw.get("meta", {})}
+        if recorded["meta"].pop("seed", None) != seed:
+            found.append((COUNTS, f"{OUTPUTS}: meta.seed is not {seed}"))
         made = again.model_dump(mode="json", exclude=set(_NOT_DECIDED))
+        made["meta"].pop("seed")
         by_check: dict[str, list[str]] = {}
         for path, one, other in differing(recorded, made):
             check = "S4" if path.startswith(_ACTIONS) else "S1"

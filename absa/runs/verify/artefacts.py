@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ class Artefact:
         self.count = 0
         self.broken: list[str] = []
         self._places: dict[str, list[tuple[int, int]]] = {}
+        self._order = hashlib.blake2b()
         self._fd = os.open(path, os.O_RDONLY) if self.exists else None
 
     def close(self) -> None:
@@ -57,16 +59,23 @@ class Artefact:
                     self.broken.append(f"{self.path.name}:{number}: the file ends within a line")
                 self.count += 1
                 self._places.setdefault(str(uid), []).append((start, len(line)))
+                self._order.update(f"{uid}\0".encode("utf-8", "surrogatepass"))
                 yield record
+
+    def raw(self, uid: str) -> list[str]:
+        """The lines of a sample as they stand there."""
+        assert self._fd is not None or uid not in self._places
+        places = self._places.get(uid, ())
+        return [os.pread(self._fd or 0, length, offset).decode() for offset, length in places]
 
     def of(self, uid: str) -> list[Line]:
         """The lines of a sample."""
-        assert self._fd is not None or uid not in self._places
-        found = []
-        for offset, length in self._places.get(uid, ()):
-            raw = os.pread(self._fd or 0, length, offset).decode()
-            found.append(Line(raw, json.loads(raw)))
-        return found
+        return [Line(raw, json.loads(raw)) for raw in self.raw(uid)]
+
+    @property
+    def order(self) -> bytes:
+        """A hash of the uids in the order of the lines."""
+        return self._order.digest()
 
     def times(self, uid: str) -> int:
         """How many lines a sample has."""

@@ -8,8 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from absa.aux_hf import disagrees, polarity_of
 from absa.runs.artefacts import (
     GATE,
+    OUTPUTS,
     SCORECARDS,
     TRACES,
 )
@@ -28,6 +30,7 @@ from absa.runs.verify.words import (
 from absa.scorecard import scorecard
 from schemas.output import FinalOutput
 from schemas.sample import GoldAspect, Sample
+from schemas.settings import AuxHfSettings
 
 
 def same_calls(e: Evidence) -> Found:
@@ -103,3 +106,22 @@ def same_gate_log(e: Evidence) -> Found:
     ]
     if whats:
         yield "S1", f"{GATE}: {some_of(whats, '; ')}"
+
+
+def same_signal(e: Evidence, settings: AuxHfSettings) -> Found:
+    """What was made of a classifier's label; the label itself is on record only."""
+    signal = mapping_of(e.raw.get("aux_signals")).get("hf")
+    if signal is None:
+        if settings.enabled:
+            yield COUNTS, f"{OUTPUTS}: the classifier's opinion (aux_signals.hf) is missing"
+        return
+    known = mapping_of(signal)
+    polarity = polarity_of(str(known.get("label")), dict(settings.labels))
+    facts = {
+        "checkpoint": settings.checkpoint,
+        "polarity": polarity,
+        "disagrees_with_stage1": disagrees(polarity, e.output.stage1_ate.label),
+        "disagrees_with_final": disagrees(polarity, e.output.final_result.label),
+    }
+    for path, one, other in differing({name: known.get(name) for name in facts}, facts):
+        yield "S1", f"{OUTPUTS}: aux_signals.hf.{path} is {shown(one)}, not {shown(other)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absa.runs.artefacts import (
@@ -33,16 +33,26 @@ _GOLD_FIELDS = frozenset({"term", "from", "to", "polarity"})
 
 def nothing_leaked(e: Evidence) -> Found:
     """S6: what agents said and what was made of it holds neither gold nor secrets."""
+    own_keys = _own_keys()
     for name, lines in ((TRACES, e.calls), (OUTPUTS, [e.line]), (GATE, e.gate)):
         for line in lines:
             where = call_name(call_key(line.record)) if name == TRACES else ""
-            for what in leaks(line.raw, e.output.text):
+            for what in leaks(line.raw, e.output.text, own_keys):
                 yield "S6", f"{name}{', ' if where else ''}{where}: {what}"
             for what in gold_in(line, e.output.text):
                 yield "S6", f"{name}{', ' if where else ''}{where}: {what}"
 
 
-def leaks(raw: str, text: str) -> Iterator[str]:
+def _own_keys() -> dict[str, str]:
+    """The user's own keys, whatever they look like, by the name of their variable."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_KEY
+    }
+
+
+def leaks(raw: str, text: str, own_keys: Mapping[str, str] | None = None) -> Iterator[str]:
     """Keys and secrets in a line; what stands in the review itself is nobody's secret.
 
     The value is not repeated: this goes to terminals and logs.
@@ -51,9 +61,8 @@ def leaks(raw: str, text: str) -> Iterator[str]:
     for match in _SECRETS.finditer(raw):
         if match.group() not in quoted:
             yield f"something like a key or secret ({match.group()[:4]}…)"
-    # The user's own keys, whatever they look like.
-    for name, value in os.environ.items():
-        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_KEY and value in raw:
+    for name, value in (_own_keys() if own_keys is None else own_keys).items():
+        if value in raw:
             yield f"the value of this environment's {name}"
 
 

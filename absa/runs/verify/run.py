@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from absa.data import BadLine, DataError, read_samples
+from absa.data.source import Source
 from absa.demos import Demos
+from absa.prices import cost_of
 from absa.runs.artefacts import (
     ERRORS,
     GATE,
@@ -23,17 +25,37 @@ from absa.runs.artefacts import (
     gate_summary,
 )
 from absa.runs.engine import MANIFEST
-from absa.runs.identity import TRANSPORT, differences, file_sha256, identity, versions
+from absa.runs.identity import (
+    NAMED_FILES,
+    TRANSPORT,
+    differences,
+    folder_hashes,
+    named_file_hashes,
+    versions,
+)
+from absa.runs.journal import FILE as JOURNAL_FILE
 from absa.runs.replay import NoRun
 from absa.runs.verify.again import Replayer, same_prompts
 from absa.runs.verify.artefacts import Artefact, Line
+from absa.runs.verify.callers import called_as_set
 from absa.runs.verify.corrections import corrections_visible
+from absa.runs.verify.data import DataChanged, DataGone, find_data, size_of
 from absa.runs.verify.evidence import Evidence
-from absa.runs.verify.files import same_calls, same_gate_log, same_scorecard
+from absa.runs.verify.files import same_calls, same_gate_log, same_scorecard, same_signal
+from absa.runs.verify.journal import JournalCheck, record_costs
 from absa.runs.verify.leaks import leaks, nothing_leaked
 from absa.runs.verify.memory import recalled_fairly
+from absa.runs.verify.metrics import MetricsCheck
 from absa.runs.verify.person import before_person, person_follows
-from absa.runs.verify.report import CHECKS, COUNTS, Check, VerifyReport, Violation
+from absa.runs.verify.report import (
+    CHECKS,
+    COUNTS,
+    JOURNAL,
+    METRICS,
+    Check,
+    VerifyReport,
+    Violation,
+)
 from absa.runs.verify.stages import follows_directly, overruled_with_reason, tuples_agree
 from absa.runs.verify.text import stands_in_text
 from absa.runs.verify.words import (
@@ -49,6 +71,7 @@ from absa.runs.verify.words import (
     text_of,
 )
 from absa.scorecard import gold
+from schemas.errors import InputError
 from schemas.output import FinalOutput
 from schemas.sample import Sample
 from schemas.settings import Settings
@@ -57,8 +80,15 @@ PACKAGE = "absa-debate-graph"
 _JSON_FILES = (OUTPUTS, SCORECARDS, TRACES, GATE, ERRORS)
 
 
-def verify(directory: Path | str) -> VerifyReport:
+def verify(
+    directory: Path | str, *, data: Path | None = None, expect: str | None = None
+) -> VerifyReport:
     """Check a run directory.
+
+    Args:
+        directory: The run directory.
+        data: The data file, if it is not where the manifest says.
+        expect: The fingerprint of an earlier verification.
 
     Raises:
         NoRun: There is none at that place.
@@ -68,7 +98,7 @@ def verify(directory: Path | str) -> VerifyReport:
         raise NoRun(f"{directory}: there is no such directory")
     if not (directory / MANIFEST).is_file():
         raise NoRun(f"{directory} is no run directory: it has no {MANIFEST}")
-    return _Verification(directory).report()
+    return _Verification(directory, data, expect).report()
 
 
 class _Known(NamedTuple):
@@ -79,20 +109,26 @@ class _Known(NamedTuple):
 
 
 class _Verification:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, data: Path | None, expect: str | None) -> None:
         self._dir = directory
+        self._data = data
+        self._expect = expect
         self._checks = {
             name: Check(name=name, title=title, unit=unit) for name, (title, unit) in CHECKS.items()
         }
         self._notes: list[str] = []
+        self._warnings: list[str] = []
         self._manifest = self._read_manifest()
         self._status = str(self._manifest.get("status", "unknown"))
         self._seeds = numbers_of(self._manifest.get("seeds")) or [0]
         self._settings = self._read_settings()
         self._files = {name: Artefact(directory / name) for name in _JSON_FILES}
+        self._journal = JournalCheck(directory, self._manifest, self._files)
         self._scored: dict[str, list[int]] = {}
         self._failed: dict[str, list[int]] = {}
-        self._bad_lines = 0
+        self._bad_lines: list[dict[str, Any]] = []
+        self._texts: list[str] = []
+        self._costs: list[float | None] = []
         self._known: dict[str, _Known] = {}
         self._usage: Counter[str] = Counter()
         self._prompts_unchanged = False
@@ -100,12 +136,14 @@ class _Verification:
     def report(self) -> VerifyReport:
         try:
             self._index()
+            self._compare_journal()
             self._compare_identity()
             expected = self._data_uids()
             self._count(expected)
-            self._count_totals()
             self._check_samples()
+            self._count_totals()
             self._check_the_rest()
+            self._check_metrics()
         finally:
             for file in self._files.values():
                 file.close()
@@ -115,7 +153,9 @@ class _Verification:
             status=self._status,
             samples=self._files[OUTPUTS].count,
             checks=list(self._checks.values()),
-            notes=self._notes,
+            fingerprint=self._journal.fingerprint,
+            warnings=self._warnings,
+            notes=list(dict.fromkeys(self._notes)),
         )
 
     def _say(self, check: str, what: str, uid: str | None = None, seed: int | None = None) -> None:
@@ -167,13 +207,13 @@ class _Verification:
                 f"the run was made by version {made_by}, this is {versions()[PACKAGE]}: its rules "
                 "may decide otherwise"
             )
-        # Only the folders' hashes are wanted, and of the resources only what the rules read.
-        ours = identity(Settings(), {})
+        # Of the resources only what the rules read.
         changed = [
             f"{part}/{name}"
             for part in ("prompts", "resources")
             for name, sha256 in mapping_of(known.get(part)).items()
-            if ours[part].get(name) != sha256 and (part == "prompts" or name.startswith("patterns"))
+            if folder_hashes(part).get(name) != sha256
+            and (part == "prompts" or name.startswith("patterns"))
         ]
         self._prompts_unchanged = not changed
         if changed:
@@ -181,6 +221,19 @@ class _Verification:
                 "changed since the run, so that decisions and prompts may differ: "
                 f"{some_of(changed)}"
             )
+        self._compare_named_files(mapping_of(known.get("files")))
+
+    def _compare_named_files(self, recorded: Mapping[str, Any]) -> None:
+        """The files that settings name: were they retrained, edited or removed since the run?"""
+        assert self._settings is not None
+        for key in recorded.keys() & NAMED_FILES.keys():
+            try:
+                now = named_file_hashes(self._settings, [key]).get(key)
+            except InputError as error:
+                self._notes.append(f"not compared with the run: {error}")
+                continue
+            for difference in differences(recorded[key], now, key):
+                self._notes.append(f"changed since the run: {difference}")
 
     def _identified(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """The manifest's settings and data in the form that an identity has."""
@@ -194,6 +247,41 @@ class _Verification:
         data = {k: v for k, v in mapping_of(self._manifest.get("data")).items() if k != "path"}
         return {"settings": {**settings, "backend": backend}, "data": data}
 
+    # The journal ----------------------------------------------------------------------------
+
+    def _compare_journal(self) -> None:
+        for uid, seed, what in self._journal.problems(finished=self._finished):
+            self._say(JOURNAL, what, uid, seed)
+        self._notes += self._journal.notes
+        self._checks[JOURNAL].checked = len(self._journal.records)
+        for (uid, seed), record in self._journal.records.items():
+            name, listed = (
+                (ERRORS, self._failed) if record.status == "failed" else (SCORECARDS, self._scored)
+            )
+            if self._files[name].exists and seed not in listed.get(uid, ()):
+                what = f"{JOURNAL_FILE} has it as {record.status} under seed {seed}, {name} has not"
+                self._say(JOURNAL, what, uid, seed)
+        if self._expect is not None and self._expect != self._journal.fingerprint:
+            self._say(JOURNAL, f"the fingerprint is {self._journal.fingerprint}, not the expected")
+
+    def _compare_costs(self, output: FinalOutput, seed: int) -> None:
+        """What a sample cost, by its calls and today's prices."""
+        usage, cost = output.meta.usage, cost_of(output.process_trace)
+        self._costs.append(cost)
+        record = self._journal.records.get((output.uid, seed))
+        if record is None:
+            return
+        spent: dict[str, float] = {
+            "calls": usage.calls - usage.cached_calls,
+            "cached_calls": usage.cached_calls,
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+        }
+        if cost is not None and record.spent.cost_usd is not None:
+            spent["cost_usd"] = cost
+        for uid, _, what in record_costs(output.uid, seed, record, spent):
+            self._say(JOURNAL, what, uid, seed)
+
     # Counts ---------------------------------------------------------------------------------
 
     def _index(self) -> None:
@@ -206,11 +294,9 @@ class _Verification:
             self._scored.setdefault(str(card["uid"]), []).append(number_of(card.get("seed")))
         for error in self._files[ERRORS].index():
             if error.get("kind") == "bad_line":
-                self._bad_lines += 1
+                self._bad_lines.append(error)
             else:
-                seeds = self._failed.setdefault(str(error["uid"]), [])
-                seeds.append(number_of(error.get("seed")))
-                self._count_spent(error.get("spent"))
+                self._index_failure(str(error["uid"]), error)
         for name in (TRACES, GATE):
             for _ in self._files[name].index():
                 pass
@@ -219,6 +305,13 @@ class _Verification:
                 self._say(COUNTS, f"{file.path.name} is missing")
             for problem in file.broken:
                 self._say(COUNTS, problem)
+
+    def _index_failure(self, uid: str, error: dict[str, Any]) -> None:
+        seed = number_of(error.get("seed"))
+        self._failed.setdefault(uid, []).append(seed)
+        spent = mapping_of(error.get("spent"))
+        self._count_spent(spent)
+        self._costs.append(spent.get("cost_usd", 0.0))
 
     def _count_spent(self, usage: Any) -> None:
         self._usage.update({k: v for k, v in mapping_of(usage).items() if isinstance(v, int)})
@@ -231,33 +324,65 @@ class _Verification:
         about = mapping_of(self._manifest.get("data"))
         if not about.get("path"):
             return None
-        path = Path(str(about["path"]))
-        why = "is not there any more" if not path.is_file() else None
-        if why is None and file_sha256(path) != about.get("sha256"):
-            why = "has changed since the run"
-        if why is not None:
-            self._notes.append(f"the data file {path} {why}: samples were not compared with it")
+        try:
+            path = find_data(self._dir, about, self._data)
+            name = self._journal.facts.get("file_name")
+            if name is not None and Source(path).stem != name:
+                raise DataGone(f"{path} must be called {name}: its samples are named after it")
+        except DataGone as error:
+            self._warnings.append(
+                f"NOT COMPARED WITH THE DATA: {error}. Whether texts, gold and unreadable lines "
+                "are those of the data is not known; name the file with --data"
+            )
+            return None
+        except DataChanged as error:
+            what = "texts and gold cannot be compared; name the original with --data"
+            self._say(COUNTS, f"{error}: {what}")
             return None
         uids: list[str] = []
         limit = self._limit if self._limit is not None else math.inf
-        bad_lines = asked_bad_lines = 0
+        bad_lines: list[BadLine] = []
+        asked_bad_lines = 0
+        columns = about.get("columns")
         try:
-            for row in read_samples(path, about.get("format"), about.get("columns")):
+            for row in read_samples(
+                path,
+                text_of(about.get("format")),
+                columns if isinstance(columns, dict) else None,
+                size_of(about),
+            ):
                 if isinstance(row, BadLine):
-                    bad_lines += 1
+                    bad_lines.append(row)
                     asked_bad_lines += len(uids) <= limit
                 else:
                     uids.append(row.uid)
+                    if self._settings is not None and self._settings.demos.k:
+                        self._texts.append(row.text)
                     self._compare_with_data(row)
-        except DataError as error:
-            self._notes.append(f"{error}: samples were not compared with the data")
+        except (DataError, InputError) as error:
+            self._warnings.append(f"NOT COMPARED WITH THE DATA: {error}")
             return None
-        if self._finished and not asked_bad_lines <= self._bad_lines <= bad_lines:
-            self._say(
-                COUNTS,
-                f"{ERRORS} lists {self._bad_lines} unreadable lines, the data has {bad_lines}",
-            )
+        self._compare_bad_lines(bad_lines, asked_bad_lines)
+        self._compare_positions(uids)
         return uids
+
+    def _compare_bad_lines(self, lines: list[BadLine], asked: int) -> None:
+        listed = len(self._bad_lines)
+        if self._finished and not asked <= listed <= len(lines):
+            what = f"{ERRORS} lists {listed} unreadable lines, the data has {len(lines)}"
+            self._say(COUNTS, what)
+        for error, line in zip(self._bad_lines, lines, strict=False):
+            # The file may have been named in another way then.
+            recorded = {k: v for k, v in error.items() if k not in ("uid", "kind", "file")}
+            for path, one, other in differing(recorded, line.model_dump(exclude={"file"})):
+                what = f"line {line.line} of the data: {path} is {shown(one)}, not {shown(other)}"
+                self._say(COUNTS, f"{ERRORS}: {what}")
+
+    def _compare_positions(self, uids: list[str]) -> None:
+        for (uid, seed), record in self._journal.records.items():
+            if uid in self._known and uids[record.position : record.position + 1] != [uid]:
+                what = f"{JOURNAL_FILE}: it is not sample {record.position} of the data"
+                self._say(JOURNAL, what, uid, seed)
 
     @property
     def _limit(self) -> int | None:
@@ -346,37 +471,68 @@ class _Verification:
         """The manifest's numbers. Those of an unfinished run may be older than its files."""
         if not self._finished or not self._manifest:
             return
-        counts, usage = (mapping_of(self._manifest.get(part)) for part in ("counts", "usage"))
+        parts = {part: mapping_of(self._manifest.get(part)) for part in ("counts", "usage")}
         failed = sum(map(len, self._failed.values()))
         done = self._files[OUTPUTS].count
         facts = {
             ("counts", "samples"): done + failed,
             ("counts", "done"): done,
             ("counts", "failed"): failed,
-            ("counts", "bad_lines"): self._bad_lines,
+            ("counts", "bad_lines"): len(self._bad_lines),
             ("usage", "calls"): self._usage["calls"] - self._usage["cached_calls"],
             ("usage", "cached_calls"): self._usage["cached_calls"],
             ("usage", "prompt_tokens"): self._usage["prompt_tokens"],
             ("usage", "completion_tokens"): self._usage["completion_tokens"],
         }
         for (part, name), found in facts.items():
-            said = (counts if part == "counts" else usage).get(name)
-            if said != found:
-                self._say(COUNTS, f"{MANIFEST} says {part}.{name} {said}, the files have {found}")
+            recorded = parts[part].get(name)
+            if recorded != found or isinstance(recorded, bool):
+                what = f"{MANIFEST} says {part}.{name} {recorded}, the files have {found}"
+                self._say(COUNTS, what)
+        self._count_costs(parts["usage"])
+
+    def _count_costs(self, usage: Mapping[str, Any]) -> None:
+        """Money, and that all starts together have spent no less than the recorded samples."""
+        recorded = usage.get("cost_usd")
+        cost = None if None in self._costs else math.fsum(c for c in self._costs if c is not None)
+        if cost is None and recorded is not None:
+            self._notes.append(
+                "prices of models are not known here: costs were compared with the journal only "
+                "(ABSA_PRICES names the price list)"
+            )
+        else:
+            for _, one, other in differing(recorded, cost):
+                what = f"usage.cost_usd {shown(one)}, the calls cost {shown(other)} at these prices"
+                self._say(COUNTS, f"{MANIFEST} says {what}")
+        spent = mapping_of(self._manifest.get("spent"))
+        for name in ("calls", "prompt_tokens", "completion_tokens"):
+            if number_of(spent.get(name)) < number_of(usage.get(name)):
+                what = f"spent.{name} {spent.get(name)}, less than its samples cost"
+                self._say(COUNTS, f"{MANIFEST} says {what}")
 
     # Sample by sample -----------------------------------------------------------------------
 
-    def _demos(self, settings: Settings) -> Demos:
+    def _demos(self, settings: Settings) -> dict[int, Demos] | None:
         """The demos that the prompts held: those of other texts, never of the evaluated ones."""
         outputs = self._files[OUTPUTS]
-        lines = (line for uid in outputs.uids for line in outputs.of(uid))
-        texts = (str(line.record.get("text")) for line in lines)
-        seed = self._seeds[0] if self._seeds else settings.backend.seed
-        return Demos(settings.demos, seed=seed, evaluated=texts if settings.demos.k else ())
+        texts: Iterable[str] = self._texts
+        if settings.demos.k and not self._texts:
+            lines = (line for uid in outputs.uids for line in outputs.of(uid))
+            texts = [str(line.record.get("text")) for line in lines]
+        try:
+            return {seed: Demos(settings.demos, seed=seed, evaluated=texts) for seed in self._seeds}
+        except (DataError, InputError, OSError) as error:
+            self._warnings.append(f"NOT REPLAYED: the demos of the prompts are gone: {error}")
+            return None
+
+    def _replayer(self) -> Replayer | None:
+        settings = self._settings
+        demos = self._demos(settings) if settings is not None else None
+        return Replayer(settings.pipeline, demos) if settings and demos is not None else None
 
     def _check_samples(self) -> None:
+        replayer = self._replayer()
         settings = self._settings
-        replayer = Replayer(settings.pipeline, self._demos(settings)) if settings else None
         least = settings.pipeline.min_name_probability if settings else 0.0
         for uid in self._files[OUTPUTS].uids:
             outputs = self._files[OUTPUTS].of(uid)
@@ -401,7 +557,7 @@ class _Verification:
         for seed in {line.seed for line in lines} - set(self._seeds):
             self._say(COUNTS, f"{TRACES} or {GATE}: seed {seed} is none of the run's", uid)
 
-    def _check_one(self, e: Evidence, replayer: Replayer | None, seed: int | None) -> None:
+    def _check_one(self, e: Evidence, replayer: Replayer | None, seed: int) -> None:
         found: list[tuple[str, str]] = []
         for check in (same_calls, same_scorecard, same_gate_log):
             found += check(e)
@@ -410,8 +566,8 @@ class _Verification:
         found += follows_directly(agents)
         again: FinalOutput | None = None
         if replayer is not None:
-            again, differing = replayer.compare(agents)
-            found += differing
+            again, differences_ = replayer.compare(agents, seed)
+            found += differences_
         for check in (overruled_with_reason, corrections_visible):
             found += check(agents)
         for check in (person_follows, tuples_agree, stands_in_text):
@@ -420,8 +576,11 @@ class _Verification:
         if self._settings is not None:
             allowed = self._settings.pipeline.memory.allow_eval_writes
             found += recalled_fairly(e.output, e.split, any_split=allowed)
+            found += called_as_set(e, self._settings.backend, seed)
+            found += same_signal(e, self._settings.aux_hf)
         if again is not None and self._prompts_unchanged and not any(c == "S1" for c, _ in found):
             found += same_prompts(e, again)
+        self._compare_costs(e.output, seed)
         for name, number in e.sizes().items():
             self._checks[name].checked += number
         for name, what in dict.fromkeys(found):
@@ -437,6 +596,14 @@ class _Verification:
         for what in leaks(manifest, ""):
             self._say("S6", f"{MANIFEST}: {what}")
         self._check_gate_summary()
+
+    def _check_metrics(self) -> None:
+        cost = mapping_of(self._manifest.get("usage")).get("cost_usd")
+        check = MetricsCheck(self._dir, cost_known=cost is not None)
+        self._checks[METRICS].checked = check.checked
+        for what in check.problems():
+            self._say(METRICS, what)
+        self._notes += check.notes
 
     def _check_gate_summary(self) -> None:
         path = self._dir / GATE_SUMMARY

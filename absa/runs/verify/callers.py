@@ -1,0 +1,47 @@
+"""S1: the calls were made with the backend, the model and the seed that the settings name."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from absa.runs.artefacts import TRACES
+from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.words import call_key, call_name, dicts_of, shown
+from schemas.settings import BackendSettings
+
+_KINDS = get_args(BackendSettings.model_fields["kind"].annotation)
+
+
+def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Found:
+    """The recorded calls against the settings.
+
+    A backend that a program of its own brought along has a name of its own; only the shipped
+    ones are known here. A replay repeats the models of the recorded run.
+    """
+    asked = backend.model_copy(update={"seed": seed})
+    for call in dicts_of(e.raw.get("process_trace")):
+        key = call_key(call)
+        name = call.get("backend")
+        if name not in _KINDS:
+            continue
+        if name != backend.kind:
+            yield "S1", f"{TRACES}: {call_name(key)} names the backend {name}, not {backend.kind}"
+        elif name != "replay":
+            for part, allowed in _allowed(asked, *key).items():
+                if call.get(part) not in allowed:
+                    yield (
+                        "S1",
+                        f"{TRACES}: {call_name(key)} has the {part} {shown(call.get(part))}, the "
+                        f"settings have {shown(allowed[0])}",
+                    )
+
+
+def _allowed(backend: BackendSettings, node: str, turn: int) -> dict[str, tuple[Any, ...]]:
+    """What may stand in a trace; a seed that the model does not take is not recorded."""
+    if backend.kind == "offline":
+        return {"model": (None,), "seed": (None,)}
+    role = backend.role(node)
+    assert role.seed is not None, "a role without a seed has the backend's"
+    # Only a repeated question adds its turn: turns of a debate are different questions.
+    seed = role.seed + (turn if node == "extract" else 0)
+    return {"model": (role.model,), "seed": (seed, None)}

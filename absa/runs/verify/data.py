@@ -1,0 +1,74 @@
+"""Where the data of a run is now."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_CHUNK = 1 << 20
+
+
+class DataGone(Exception):
+    """The data file is not there or cannot be read: nothing can be said about it."""
+
+
+class DataChanged(Exception):
+    """There is a data file, and it is not the one that was analysed."""
+
+
+def find_data(directory: Path, about: Mapping[str, Any], chosen: Path | None) -> Path:
+    """The data file with the recorded content; rows that were appended since belong to no run.
+
+    The manifest holds the path as it was typed: relative to the folder where the run was started,
+    which may be any folder above the run directory.
+
+    Raises:
+        DataGone: It was not found.
+        DataChanged: At its recorded or chosen place is another file.
+    """
+    recorded = Path(str(about.get("path")))
+    named = [chosen] if chosen is not None else list(_as_recorded(directory, recorded))
+    beside = [] if chosen is not None else [p / recorded.name for p in _above(directory)]
+    other: Path | None = None
+    for path in dict.fromkeys([*named, *beside]):
+        try:
+            if not path.is_file():
+                continue
+            if _beginning_sha256(path, size_of(about)) == about.get("sha256"):
+                return path
+        except OSError as error:
+            raise DataGone(f"the data file {path} cannot be read ({error.strerror})") from error
+        # A file of the same name elsewhere may be any file.
+        other = other or (path if path in named else None)
+    if other is not None:
+        raise DataChanged(f"the data file {other} has changed since the run")
+    raise DataGone(f"the data file {chosen or recorded} is not there")
+
+
+def size_of(about: Mapping[str, Any]) -> int | None:
+    """How many bytes of the data the run read; None for all of them."""
+    size = about.get("bytes")
+    return size if isinstance(size, int) and size >= 0 else None
+
+
+def _beginning_sha256(path: Path, size: int | None) -> str:
+    left = path.stat().st_size if size is None else size
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while left and (chunk := file.read(min(left, _CHUNK))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest.hexdigest()
+
+
+def _as_recorded(directory: Path, recorded: Path) -> Iterator[Path]:
+    yield recorded
+    if not recorded.is_absolute():
+        yield from (folder / recorded for folder in _above(directory))
+
+
+def _above(directory: Path) -> list[Path]:
+    here = directory.resolve()
+    return [here, *here.parents]
