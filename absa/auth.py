@@ -1,13 +1,16 @@
-"""Who may use the LangGraph server; `langgraph.json` names `auth` and `app`.
+"""Who may use the LangGraph server and how much one may send; `langgraph.json` names both.
 
 With `ABSA_TOKEN` in the server's environment every request needs it, as a bearer token. Without it
-the server answers its own machine and nobody else.
+the server answers its own machine only.
+
+`ABSA_MAX_BODY_BYTES` bounds the body of a request (default 10,000,000).
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+from collections import deque
 from collections.abc import Mapping
 from ipaddress import IPv6Address, ip_address
 from typing import Any
@@ -17,12 +20,14 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.errors import InputError
 
 TOKEN = "ABSA_TOKEN"
 HEALTH = "/ok"
+MAX_BODY = "ABSA_MAX_BODY_BYTES"
+_DEFAULT_MAX_BODY = 10_000_000
 
 auth = Auth()
 
@@ -37,7 +42,18 @@ def _token() -> bytes | None:
     return given.strip().encode()
 
 
+def _max_body() -> int:
+    """The bound of the environment, or the default."""
+    given = os.environ.get(MAX_BODY, "").strip()
+    if not given:
+        return _DEFAULT_MAX_BODY
+    if not given.isascii() or not given.isdigit() or not int(given):
+        raise InputError(f"{MAX_BODY} must be a number of bytes such as 10000000, got {given!r}")
+    return int(given)
+
+
 _TOKEN = _token()
+_MAX_BODY = _max_body()
 
 
 @auth.authenticate
@@ -72,7 +88,53 @@ class Door:
         await self._app(scope, receive, send)
 
 
-app = Starlette(middleware=[Middleware(Door)])
+class BoundedBody:
+    """Refuses a request whose body is larger than the bound, before it is kept in memory."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Stand before `app`."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        length = headers.get("content-length")
+        if length is not None:
+            # The HTTP server itself holds a client to the length that it announced.
+            too_large = not length.isdigit() or int(length) > _MAX_BODY
+        elif "transfer-encoding" in headers:
+            receive, too_large = await _read_ahead(receive)
+        else:
+            too_large = False  # no body
+        if too_large:
+            why = f"the body is larger than {_MAX_BODY:,} bytes: send less, or raise {MAX_BODY}"
+            close = {"connection": "close"}  # the rest of the body is not read
+            await JSONResponse({"detail": why}, 413, close)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
+    """A body of unknown length: what gives it once more, and whether it is too large."""
+    messages: deque[Message] = deque()
+    size = 0
+    while size <= _MAX_BODY:
+        message = await receive()
+        messages.append(message)
+        size += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+
+    async def again() -> Message:
+        return messages.popleft() if messages else await receive()
+
+    return again, size > _MAX_BODY
+
+
+app = Starlette(middleware=[Middleware(Door), Middleware(BoundedBody)])
 
 
 def _refusal(authorization: str | None, scope: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -350,13 +350,14 @@ class _Wiring:
             retry_policy=RetryPolicy(retry_on=_is_retryable),
         )
 
-    def _checked(self, rule: Callable[[State], Any]) -> Callable[[State], Any]:
+    def _checked(self, rule: Callable[[State, PipelineSettings], Any]) -> Callable[[State], Any]:
         own = self._schema.__annotations__
 
         def first(state: State) -> Any:
             self._settings.check_context()
             # It wipes the slate of every protocol; this graph has a smaller one.
-            return {key: value for key, value in rule(state).items() if key in own}
+            update = rule(state, self._pipeline)
+            return {key: value for key, value in update.items() if key in own}
 
         return first
 

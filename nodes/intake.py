@@ -10,12 +10,13 @@ from nodes.language import detect, normalise_code
 from nodes.memory import own_recall
 from schemas.errors import InputError
 from schemas.records import Adoption
+from schemas.settings import PipelineSettings
 from schemas.state import IntakeUpdate, State
 
 
-def intake(state: State) -> IntakeUpdate:
+def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:
     """Check the text and start afresh: a thread may be used for one text after another."""
-    text = checked_text(state.get("text"))
+    text = checked_text(state.get("text"), pipeline.max_text_chars)
     given = state.get("lang")
     return {
         "text": text,
@@ -50,10 +51,15 @@ def intake(state: State) -> IntakeUpdate:
     }
 
 
-def checked_text(text: object) -> str:
+def checked_text(text: object, max_chars: int) -> str:
     """The text, or an error that says what is wrong with it."""
     if not isinstance(text, str):
         raise InputError(f"text must be a string, got {type(text).__name__}")
+    if len(text) > max_chars:
+        raise InputError(
+            f"text has {len(text):,} characters and pipeline.max_text_chars allows {max_chars:,}: "
+            "split the text, or raise the setting"
+        )
     if not text.strip():
         raise InputError("text is empty: there is nothing to analyse")
     try:

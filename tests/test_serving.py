@@ -7,7 +7,7 @@ import importlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +210,52 @@ def test_the_door_is_shut_before_any_route_is_looked_for(
             return (await http.post("/internal/truncate")).status_code
 
     assert asyncio.run(knock()) == status
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(("size", "status"), [(1_000, 404), (1_001, 413)])
+def test_a_body_beyond_the_bound_is_refused(
+    size: int, status: int, chunked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "_TOKEN", None)
+    monkeypatch.setattr(auth, "_MAX_BODY", 1_000)
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(size):
+            yield b"x"
+
+    async def send() -> httpx.Response:
+        server = httpx.ASGITransport(app=auth.app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=server, base_url="http://server") as http:
+            return await http.post("/runs/wait", content=parts() if chunked else b"x" * size)
+
+    answer = asyncio.run(send())
+    assert answer.status_code == status
+    if status == 413:
+        assert "1,000 bytes" in answer.json()["detail"] and auth.MAX_BODY in answer.json()["detail"]
+
+
+def test_a_body_of_unknown_length_arrives_whole() -> None:
+    sent = [b"a" * 10, b"b" * 10, b""]
+    messages = [{"type": "http.request", "body": b, "more_body": bool(b)} for b in sent]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def arrived() -> bytes:
+        again, too_large = await auth._read_ahead(receive)
+        assert not too_large and not messages
+        return b"".join([(await again())["body"] for _ in sent])
+
+    assert asyncio.run(arrived()) == b"".join(sent)
+
+
+def test_a_bound_that_is_not_a_number_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(auth.MAX_BODY, "10MB")
+    with pytest.raises(InputError, match="number of bytes"):
+        auth._max_body()
+    monkeypatch.setenv(auth.MAX_BODY, "5")
+    assert auth._max_body() == 5
 
 
 def test_an_empty_token_does_not_open_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

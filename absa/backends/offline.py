@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 from absa.offline import Analyser, OfflineAnalyst
 from absa.offline.models import Models
+from absa.offline.stopping import stoppable
 from schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
 from schemas.backend import Ask, Reply
 from schemas.errors import InputError
+
+#: Characters from which on a text is analysed in a thread: about a tenth of a second of work.
+LONG_TEXT = 2_000
+_THREADS = 6
 
 # In the persona debate any name may speak, and the judge sums up another kind of debate.
 _BY_ANSWER: dict[type[Answer], str] = {
@@ -29,6 +38,8 @@ class OfflineBackend:
         except ValueError as error:
             raise InputError(f"backend.model: {error}") from error
         self._analyst = OfflineAnalyst(Analyser(models))
+        # Threads start with the first long text. The three agents of Stage 1 share an analysis.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="absa-offline")
 
     def ask(self, question: Ask) -> Reply:
         """Analyse now."""
@@ -36,5 +47,20 @@ class OfflineBackend:
         return Reply(self._analyst.answer(role, question.inputs), backend="offline")
 
     async def aask(self, question: Ask) -> Reply:
-        """Analyse in the loop: it is all computation, a thread would only add a detour."""
-        return self.ask(question)
+        """Analyse in the loop, which takes milliseconds; a long text in a thread.
+
+        A server must answer others meanwhile, and a command hear that it is to end.
+        """
+        text = question.inputs.get("text")
+        if not isinstance(text, str) or len(text) <= LONG_TEXT:
+            return self.ask(question)
+        flag = threading.Event()
+
+        def ask() -> Reply:
+            with stoppable(flag):
+                return self.ask(question)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        finally:
+            flag.set()  # nobody waits for the thread any more

@@ -109,7 +109,7 @@ def _analyze_argument(text: str, settings: Settings, known: dict[str, Any], as_j
     from nodes.intake import checked_text
     from schemas.errors import BackendError
 
-    checked_text(text)
+    checked_text(text, settings.pipeline.max_text_chars)
     try:
         output = _Analyst(settings, known).analyze(text)
     except BackendError as error:
@@ -156,7 +156,9 @@ class _Analyst:
         self._given = known
 
     def analyze(self, text: str) -> FinalOutput:
-        with console(stderr=True).status("analysing…"):
+        from absa.offline.stopping import stopped_by_interrupt
+
+        with console(stderr=True).status("analysing…"), stopped_by_interrupt():
             output: FinalOutput = self._graph.invoke({"text": text, **self._given})["output"]
         return output
 

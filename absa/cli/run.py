@@ -33,6 +33,8 @@ class Engine(StrEnum):
 
 # Servers and the journal keep a seed in 64 bits.
 _SEEDS = 2**63
+# How long samples of the embedded analyser may go on after an interrupt.
+_GRACE_S = 1.0
 
 
 def register(app: typer.Typer) -> None:
@@ -152,6 +154,9 @@ def carry_out(plan: RunPlan) -> RunReport:
             return
         control.drain("interrupted")
         console.print("finishing the samples under way; once more to stop at once")
+        if plan.engine == "local" and plan.settings.backend.kind == "offline":
+            # Nothing was paid for a text that takes longer than that: it is analysed again.
+            asyncio.get_running_loop().call_later(_GRACE_S, control.stop)
 
     async def go(show: RunProgress) -> RunReport:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from absa.offline.given import judge as judge_given
 from absa.offline.model import Analysis, Aspect, Finding, Reading, View
 from absa.offline.models import MOST, LanguageModels, Models, candidacies
 from absa.offline.sentiment import LABELS
+from absa.offline.stopping import check
 from absa.offline.views import view_of
 from absa.offline.windows import Windows
 
@@ -26,8 +27,11 @@ _RULE_TRUST = 0.8
 #: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
 #: speaks against there being one.
 _UNNAMED = 0.8
+#: How often one that waits for an analysis looks whether it is to be stopped.
+_LOOK_S = 0.1
 
 Given = tuple[str, ...] | None
+Key = tuple[str, str | None, str | None, Given]
 Read = Callable[[str, str | None, str | None, Given], Analysis]
 
 
@@ -187,9 +191,8 @@ class AnalysisCache:
         self._max_texts = max_texts
         self._max_chars = max_chars
         self._chars = 0
-        self._known: OrderedDict[tuple[str, str | None, str | None, Given], Analysis] = (
-            OrderedDict()
-        )
+        self._known: OrderedDict[Key, Analysis] = OrderedDict()
+        self._making: dict[Key, threading.Event] = {}
         self._lock = threading.Lock()
 
     def __call__(
@@ -197,19 +200,35 @@ class AnalysisCache:
     ) -> Analysis:
         """The analysis of a text, from the store or made now.
 
-        One at a time: the agents of Stage 1 ask for the same one at once, each in its own thread,
-        and computing it three times would take three times as long.
+        The agents of Stage 1 ask for the same one at once, each in its own thread: one of them
+        makes it and the others wait. An analysis of another text waits for neither.
         """
         key = (text, lang, domain, given)
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-            made = self._known[key] = self._read(text, lang, domain, given)
-            self._chars += len(text)
-            while self._known and (
-                len(self._known) > self._max_texts or self._chars > self._max_chars
-            ):
-                (old, *_), _ = self._known.popitem(last=False)
-                self._chars -= len(old)
-            return made
+        while True:
+            with self._lock:
+                if key in self._known:
+                    self._known.move_to_end(key)
+                    return self._known[key]
+                making = self._making.get(key)
+                if making is None:
+                    done = self._making[key] = threading.Event()
+                    break
+            # Looked at again afterwards: whoever made it may have failed, or was stopped.
+            while not making.wait(_LOOK_S):
+                check()
+        try:
+            made = self._read(text, lang, domain, given)
+            with self._lock:
+                self._keep(key, made)
+        finally:
+            with self._lock:
+                del self._making[key]
+            done.set()
+        return made
+
+    def _keep(self, key: Key, made: Analysis) -> None:
+        self._known[key] = made
+        self._chars += len(key[0])
+        while self._known and (len(self._known) > self._max_texts or self._chars > self._max_chars):
+            (old, *_), _ = self._known.popitem(last=False)
+            self._chars -= len(old)

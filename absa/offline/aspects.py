@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from absa.offline import english
 from absa.offline.lexicon import Lexicon, lexicon
 from absa.offline.model import Aspect, Token, View
+from absa.offline.stopping import watched
 
 _NOUN = frozenset({"NNG", "NNP", "SL", "XR"})
 _SUBJECT = frozenset("은 는 이 가 도 을 를 께서 만 ᆫ 의 와 과 에".split())
@@ -59,8 +60,8 @@ def _find_english(
 ) -> list[Aspect]:
     """Runs of words that are usually part of aspect terms."""
     words = lexicon("en")
-    termness = [_english_termness(token, words) for token in tokens]
-    for index, token in enumerate(tokens):
+    termness = [_english_termness(token, words) for token in watched(tokens)]
+    for index, token in watched(enumerate(tokens)):
         if index in opinion_at and termness[index] < 0.5:
             termness[index] = 0.0
         elif termness[index] == _UNKNOWN and index:

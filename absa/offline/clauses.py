@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from absa.offline.lexicon import lexicon
 from absa.offline.model import ADDITIVE, CONTRAST, SENTENCE, Clause, Token
 from absa.offline.opinions import Hit
+from absa.offline.stopping import watched
 
 _STOPS = frozenset(".!?…。！？")
 _BREAKS = frozenset(";:()–—-/")
@@ -27,7 +28,7 @@ def split_english(text: str, tokens: Sequence[Token], hits: Sequence[Hit]) -> li
     cuts: list[tuple[int, str]] = [(0, SENTENCE)]
     seen_opinion = False
     pending_contrast = False
-    for index, token in enumerate(tokens):
+    for index, token in watched(enumerate(tokens)):
         link: str | None = None
         previous = tokens[index - 1] if index else None
         at_start = index == cuts[-1][0]
@@ -65,7 +66,7 @@ def split_korean(text: str, tokens: Sequence[Token]) -> list[Clause]:
     words = lexicon("ko")
     cuts: list[tuple[int, str]] = [(0, SENTENCE)]
     link: str | None = None
-    for index, token in enumerate(tokens):
+    for index, token in watched(enumerate(tokens)):
         if index and _gap_has_newline(text, tokens[index - 1], token):
             link = SENTENCE
         if (

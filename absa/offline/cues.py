@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from absa.offline.model import Opinion, Token, View
+from absa.offline.stopping import watched
 
 #: Characters ``[start, end)`` of an aspect term; an empty span is an aspect nobody names.
 Span = tuple[int, int]
@@ -19,6 +21,7 @@ _STEPS = (1, 2, 3, 5, 8, 13, 21)
 _NEGATED_WORDS = 5
 _CHARACTERS = 1000
 _RUN = re.compile(r"(.)\1{2,}")
+_LAST = attrgetter("last")
 
 #: Zones of a word: side, distance step, aspects between, clauses between; then head and company.
 _ZONE_STEPS = (1, 2, 3, 5, 9)
@@ -58,7 +61,7 @@ def scene_of(view: View) -> Scene:
     return Scene(
         tuple(
             "!" + _word(token, view.lang) if index in negated else _word(token, view.lang)
-            for index, token in enumerate(view.tokens)
+            for index, token in watched(enumerate(view.tokens))
         ),
         tuple(token.start for token in view.tokens),
         tuple(clause_of),
@@ -75,9 +78,9 @@ def _word(token: Token, lang: str) -> str:
 
 def _negated(view: View) -> set[int]:
     marked: set[int] = set()
-    for index in view.negators:
+    for index in watched(view.negators):
         if view.lang == "en":
-            end = next(clause.last for clause in view.clauses if index < clause.last)
+            end = view.clauses[bisect_right(view.clauses, index, key=_LAST)].last
             marked.update(range(index + 1, min(index + 1 + _NEGATED_WORDS, end)))
         elif view.tokens[index].tag == "MAG":
             marked.update(range(index + 1, index + 3))
@@ -326,7 +329,7 @@ def text_cues(view: View) -> Cues:
     """The cues of a whole text: runs of one to three words, in Korean also of characters."""
     cues: Cues = {}
     before = previous = ""
-    for word in (*scene_of(view).words, ""):
+    for word in watched((*scene_of(view).words, "")):
         cues["1" + word] = cues[f"2{previous} {word}"] = 1.0
         cues[f"3{before} {previous} {word}"] = 1.0
         before, previous = previous, word

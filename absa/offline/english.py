@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from absa.offline.model import Token
+from absa.offline.stopping import watched
 
 #: Emoticons and emoji ranges; shared with Korean text, where Kiwi would split emoticons.
 EMOTION = (
@@ -33,7 +34,7 @@ _POSSESSIVE = re.compile(r"['’]s?$")
 def tokenize(text: str) -> list[Token]:
     """Split a text into words, numbers, emoticons and punctuation, with offsets."""
     tokens: list[Token] = []
-    for match in _TOKEN.finditer(text):
+    for match in watched(_TOKEN.finditer(text)):
         form, tag = match.group(), match.lastgroup or "P"
         start, end = match.span()
         if tag == "W":

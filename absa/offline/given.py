@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from absa.offline import polarity
 from absa.offline.lexicon import lexicon
 from absa.offline.model import Aspect, Finding, View
 from absa.offline.models import LanguageModels
 from absa.offline.sentiment import LABELS
+from absa.offline.stopping import watched_closely
 from absa.offline.windows import Windows
 
 Place = tuple[int, int]
@@ -17,8 +18,13 @@ Place = tuple[int, int]
 
 def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Finding]:
     """What the text says about each term that it names, itself or by a synonym."""
-    places = {term: place for term in terms if (place := _place(view, term)) is not None}
-    aspects = [_aspect(view, term, place) for term, place in places.items()]
+    lowered = view.text.lower() if len(view.text.lower()) == len(view.text) else view.text
+    places = {
+        term: place
+        for term in watched_closely(terms)
+        if (place := _place(view, lowered, term)) is not None
+    }
+    aspects = _aspects(view, places)
     windows = Windows(view)
     found = []
     for aspect, (clause, nearest) in zip(aspects, polarity.ruled(view, aspects), strict=True):
@@ -36,8 +42,7 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Find
     return found
 
 
-def _place(view: View, term: str) -> Place | None:
-    lowered = view.text.lower() if len(view.text.lower()) == len(view.text) else view.text
+def _place(view: View, lowered: str, term: str) -> Place | None:
     names = [term, term.lower()]
     for group in lexicon(view.lang).synonyms:
         if term.lower() in group:
@@ -50,10 +55,13 @@ def _place(view: View, term: str) -> Place | None:
     return None
 
 
-def _aspect(view: View, term: str, place: Place) -> Aspect:
-    start, end = place
+def _aspects(view: View, places: Mapping[str, Place]) -> list[Aspect]:
     starts = [token.start for token in view.tokens]
-    first = max(0, bisect_right(starts, start) - 1)
-    last = max(first + 1, bisect_left(starts, end))
-    clause = max(0, bisect_right([clause.first for clause in view.clauses], first) - 1)
-    return Aspect(term, start, end, first, last, clause, termness=1.0)
+    firsts = [clause.first for clause in view.clauses]
+    found = []
+    for term, (start, end) in places.items():
+        first = max(0, bisect_right(starts, start) - 1)
+        last = max(first + 1, bisect_left(starts, end))
+        clause = max(0, bisect_right(firsts, first) - 1)
+        found.append(Aspect(term, start, end, first, last, clause, termness=1.0))
+    return found

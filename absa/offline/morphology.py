@@ -6,6 +6,7 @@ import re
 
 from absa.offline.english import EMOTION_RE
 from absa.offline.model import Token
+from absa.offline.stopping import watched_closely
 from nodes.morphemes import kiwi
 
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
@@ -56,7 +57,7 @@ def tokenize(text: str) -> list[Token]:
         Token(text[start:end], text[start:end], "EMO", start, end)
         for start, end in emotions.items()
     ]
-    for offset, end in _pieces(safe):
+    for offset, end in watched_closely(_pieces(safe)):
         piece = safe[offset:end]
         if not piece.strip():
             continue

@@ -6,6 +6,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
 from absa.offline.lexicon import lexicon
 from absa.offline.model import (
@@ -21,6 +22,7 @@ from absa.offline.model import (
     View,
 )
 from absa.offline.sentiment import Probabilities
+from absa.offline.stopping import watched
 
 _NEUTRAL_BAND = 0.06
 #: Share of an opinion that reaches an aspect in the next clause, and past a modified noun.
@@ -34,6 +36,7 @@ _NOTHING_SAID = 0.8
 _BACKING = 1.5
 #: A letter of a word; the single consonants and vowels of ㅋㅋ are none.
 _WORDS = re.compile(r"[^\W\d_ㄱ-ㅣ]")
+_CLAUSE = attrgetter("clause")
 _JOINING = frozenset({",", "and", "or", "&", "the", "a", "an", "및", "그리고", "와", "과", "하고"})
 
 
@@ -59,7 +62,7 @@ def claims(
     """Opinions that modify a noun belong to it: opinion index -> aspect index."""
     firsts = [aspect.first for aspect in aspects]
     claimed: dict[int, int] = {}
-    for number, opinion in enumerate(opinions):
+    for number, opinion in watched(enumerate(opinions)):
         if opinion.weak:
             continue
         at = bisect_left(firsts, opinion.last)
@@ -83,7 +86,7 @@ def claims(
 def chains(tokens: Sequence[Token], aspects: Sequence[Aspect]) -> list[int]:
     """Numbers of the coordinations aspects stand in: "fish, rice and tea" is one."""
     numbers: list[int] = []
-    for position, aspect in enumerate(aspects):
+    for position, aspect in watched(enumerate(aspects)):
         if not position:
             numbers.append(0)
             continue
@@ -152,7 +155,7 @@ def read_aspects(
 ) -> list[tuple[Reading, Reading]]:
     """For each aspect: its clause added up, and the one expression nearest to it."""
     by_clause: dict[int, list[int]] = {}
-    for number, opinion in enumerate(opinions):
+    for number, opinion in watched(enumerate(opinions)):
         by_clause.setdefault(opinion.clause, []).append(number)
     aspect_clauses = {aspect.clause for aspect in aspects}
     firsts = [aspect.first for aspect in aspects]
@@ -176,7 +179,7 @@ def read_aspects(
                 weighted.append((opinion.score * weight, opinion))
         return weighted
 
-    for position, aspect in enumerate(aspects):
+    for position, aspect in watched(enumerate(aspects)):
         weighted = weigh(position, aspect.clause, 1.0)
         if not weighted:
             for clause in _neighbours(aspect.clause, clauses, aspect_clauses):
@@ -216,7 +219,12 @@ def learned(
     if polarity == NEUTRAL:
         return Reading(NEUTRAL, 0.0, sure, clause.start, clause.end)
     linked = [reading.opinion for reading in readings if reading.opinion is not None]
-    nearby = [opinion for opinion in view.opinions if opinion.clause == aspect.clause]
+    # Opinions stand in order of the text.
+    first, last = (
+        bisect_left(view.opinions, number, key=_CLAUSE)
+        for number in (aspect.clause, aspect.clause + 1)
+    )
+    nearby = view.opinions[first:last]
     agreeing = _agreeing([*linked, *nearby], polarity)
     best = agreeing[0] if agreeing else _whole(view, clause, aspect.clause, polarity, likely)
     score = likely if polarity == POSITIVE else -likely

@@ -8,18 +8,20 @@ a network beside the CRF, the mean of what both say counts.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pycrfsuite
 
+from absa.offline import stopping
 from absa.offline.features import features
 from absa.offline.model import View
 from absa.offline.network import LABELS, Network
+from absa.offline.windows import pieces
 
 #: A candidate less likely than this is not worth a second look.
 _FLOOR = 0.08
@@ -63,21 +65,31 @@ class Tagger:
         """
         self._base = base
         self._network = network
-        self._crf = pycrfsuite.Tagger()
-        # Two threads in one tagger would read each other's marginals.
-        self._lock = threading.Lock()
+        # The CRF reads from these bytes for as long as it lives, without owning them.
+        self._content = Path(path).read_bytes()
+        # Two threads in one CRF would read each other's marginals: each takes one that is free.
+        self._free: deque[pycrfsuite.Tagger] = deque()
         try:
-            # The CRF reads from these bytes for as long as it lives, without owning them.
-            self._content = Path(path).read_bytes()
-            self._crf.open_inmemory(self._content)
-            self._labels = frozenset(self._crf.labels())
+            crf = self._open()
         except ValueError as error:
             raise ValueError(f"{path} is not an aspect tagger") from error
+        self._labels = frozenset(crf.labels())
+        self._free.append(crf)
 
     def candidates(self, view: View) -> list[Candidate]:
         """All plausible candidates of a text, overlapping ones included, in order of the text."""
         if not view.tokens:
             return []
+        return [
+            replace(candidate, first=candidate.first + first, last=candidate.last + first)
+            if first
+            else candidate
+            # In pieces, so that memory and the time of a native call are bounded.
+            for first, piece in stopping.watched_closely(pieces(view))
+            for candidate in self._candidates(piece)
+        ]
+
+    def _candidates(self, view: View) -> list[Candidate]:
         rows = features(view)
         if self._base is not None:
             rows = self._base.told(view, rows)
@@ -106,12 +118,21 @@ class Tagger:
     def _crf_shares(self, rows: Rows) -> npt.NDArray[np.float64]:
         """For each token the CRF's probabilities of LABELS but the first, which nobody asks for."""
         shares = np.zeros((len(rows), len(LABELS)))
-        with self._lock:
-            self._crf.set(rows)
-            for column, label in enumerate(LABELS):
-                if column and label in self._labels:
-                    shares[:, column] = [self._crf.marginal(label, i) for i in range(len(rows))]
+        try:
+            crf = self._free.pop()
+        except IndexError:
+            crf = self._open()
+        crf.set(rows)
+        for column, label in enumerate(LABELS):
+            if column and label in self._labels:
+                shares[:, column] = [crf.marginal(label, i) for i in range(len(rows))]
+        self._free.append(crf)
         return shares
+
+    def _open(self) -> pycrfsuite.Tagger:
+        crf = pycrfsuite.Tagger()
+        crf.open_inmemory(self._content)
+        return crf
 
 
 def _step(probability: float) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from absa.offline import clauses, english, morphology, opinions
 from absa.offline.model import Clause, Opinion, Token, View
+from absa.offline.stopping import watched
 
 _NEGATED = {True: -0.8, False: -0.6}
 
@@ -68,7 +69,7 @@ def _opinions(
     found: list[Opinion] = []
     used: set[int] = set()
     hit_words = {index for hit in hits for index in range(hit.first, hit.last)}
-    for hit in hits:
+    for hit in watched(hits):
         number = bisect_right(firsts, hit.first) - 1
         clause = clause_list[number]
         if lang == "ko":
