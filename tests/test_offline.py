@@ -407,10 +407,10 @@ def test_a_hundred_thousand_characters_take_seconds(piece: str, lang: str) -> No
     analyst = OfflineAnalyst()
     text = (piece * (100_000 // len(piece) + 1))[:100_000]
     analyst.answer("ate", {"text": "가", "lang": "ko"})
-    start = time.process_time()
+    start = time.thread_time()
     for role in ("ate", "atsa", "validator"):
         analyst.answer(role, {"text": text, "lang": lang})
-    assert time.process_time() - start < 15
+    assert time.thread_time() - start < 15
 
 
 def test_one_analysis_serves_all_roles_and_the_store_stays_bounded() -> None:
