@@ -396,7 +396,7 @@ class PipelineSettings(_Section):
     enable_debate: Flag = True
     enable_debate_override: Flag = True
     enable_moderator: Flag = True
-    max_text_chars: Positive = 20_000
+    max_text_chars: Positive = 100_000
     """The longest text in characters. A longer one is refused; in a batch it fails alone."""
     min_name_probability: Confidence = 0.4
     """How likely a model must have held the name of an aspect that it lists, where its server tells

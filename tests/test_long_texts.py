@@ -43,8 +43,8 @@ def long_text(length: int) -> str:
 
 
 def test_a_text_beyond_the_bound_is_refused_with_length_bound_and_setting() -> None:
-    with pytest.raises(InputError, match=r"20,001 characters.*max_text_chars allows 20,000"):
-        analyze("!" * 20_001)
+    with pytest.raises(InputError, match=r"100,001 characters.*max_text_chars allows 100,000"):
+        analyze("!" * 100_001)
 
 
 def test_the_bound_is_a_setting() -> None:
@@ -55,13 +55,13 @@ def test_the_bound_is_a_setting() -> None:
 
 
 def test_on_the_command_line_it_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    assert absa(["analyze", "!" * 20_001]) == 2
+    assert absa(["analyze", "!" * 100_001]) == 2
     assert "max_text_chars" in capsys.readouterr().err
 
 
 def test_in_a_batch_a_long_text_fails_alone(tmp_path: Path) -> None:
     data = tmp_path / "reviews.jsonl"
-    texts = {"long": "!" * 20_001, "short": "The food was great."}
+    texts = {"long": "!" * 100_001, "short": "The food was great."}
     data.write_text("".join(json.dumps({"uid": u, "text": t}) + "\n" for u, t in texts.items()))
     assert absa(["run", str(data), "--out", str(tmp_path / "run")]) == 1
     errors = (tmp_path / "run" / "errors.jsonl").read_text(encoding="utf-8").splitlines()
