@@ -15,6 +15,7 @@ from typing import Any
 
 from absa.small_files import read_small
 from nodes.assets import read_json
+from schemas.backend import known_usage
 from schemas.errors import InputError
 from schemas.records import CallRecord
 
@@ -50,18 +51,23 @@ def _own_prices(path: Path) -> dict[str, dict[str, float]]:
 
 def price_of(model: str | None, usage: Mapping[str, int] | None) -> float | None:
     """What some tokens of a model cost in US dollars; None if that is not known."""
-    price = prices().get(model or "")
+    price, usage = prices().get(model or ""), known_usage(usage)
     if price is None or usage is None:
         return None
-    spent = usage.get("prompt_tokens", 0) * price["input"]
-    return (spent + usage.get("completion_tokens", 0) * price["output"]) / _PER
+    spent = usage["prompt_tokens"] * price["input"]
+    return (spent + usage["completion_tokens"] * price["output"]) / _PER
+
+
+def is_paid(call: CallRecord) -> bool:
+    """Whether a model was asked that may cost something."""
+    return not call.cached and call.backend not in _FREE
 
 
 def cost_of(calls: Sequence[CallRecord]) -> float | None:
     """The cost of some calls in US dollars; None if the price of one of them is not known."""
     total = 0.0
     for call in calls:
-        if call.cached or call.backend in _FREE:
+        if not is_paid(call):
             continue
         cost = price_of(call.model, call.usage)
         if cost is None:

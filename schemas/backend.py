@@ -32,9 +32,27 @@ class Ask:
     temperature: float | None = None
 
 
+_TOKENS = ("prompt_tokens", "completion_tokens")
+# No answer has more tokens; the sum over a run still fits into the 64 bits of a database.
+_MOST_TOKENS = 10**9
+
+
+def known_usage(usage: object) -> dict[str, int] | None:
+    """The token counts of an answer; None if one is missing or cannot be a count of tokens."""
+    if not isinstance(usage, Mapping):
+        return None
+    counts: dict[str, int] = {}
+    for name in _TOKENS:
+        count = usage.get(name)
+        if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
+            return None
+        counts[name] = count
+    return counts
+
+
 @dataclass(frozen=True)
 class Reply:
-    """A backend's answer as it came, with what it cost."""
+    """A backend's answer as it came, with what it cost. Unknown token counts are None."""
 
     output: Mapping[str, Any]
     backend: str
@@ -45,6 +63,10 @@ class Reply:
     cached: bool = False
     attempts: int = 1
     notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Whoever gave the answer, a server, a file or a test: a count is one or is unknown."""
+        object.__setattr__(self, "usage", known_usage(self.usage))
 
 
 class Backend(Protocol):

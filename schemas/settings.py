@@ -81,6 +81,16 @@ Temperature = Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=Fals
 Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 
 
+_SEEDS = 2**63
+
+
+def _check_seed(seed: int) -> int:
+    # Servers and the journal keep a seed in 64 bits.
+    if not 0 <= seed < _SEEDS:
+        raise ValueError(f"expected a whole number from 0 to 2^63 - 1, got {seed}")
+    return seed
+
+
 def _check_base_url(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -116,6 +126,7 @@ def _check_persona_name(name: str) -> str:
     return name
 
 
+Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
 BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
 Variable = Annotated[Text, AfterValidator(_check_variable)]
 KeyringEntry = Annotated[Text, AfterValidator(_check_keyring_entry)]
@@ -445,7 +456,7 @@ class RoleSettings(_Section):
     model: Text | None = None
     base_url: BaseUrl | None = None
     temperature: Temperature | None = None
-    seed: Count | None = None
+    seed: Seed | None = None
     max_tokens: Positive | None = None
     api_key_env: Variable | None = None
     api_key_keyring: KeyringEntry | None = None
@@ -458,7 +469,7 @@ class BackendSettings(_Section):
     model: Text | None = None
     base_url: BaseUrl | None = None
     temperature: Temperature = 0.0
-    seed: Count = 0
+    seed: Seed = 0
     max_tokens: Positive | None = None
     """The longest answer, in tokens; None leaves it to the server."""
     api_key_env: Variable = "OPENAI_API_KEY"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -190,6 +192,86 @@ def test_answer_that_cannot_be_read_is_not_remembered(cache: Callable[..., Any])
         backend.ask(question())
         asyncio.run(backend.aask(question()))
     assert inner.count == 2
+
+
+STORED = {
+    "output": ANSWER,
+    "backend": "openai",
+    "model": "m",
+    "seed": 1,
+    "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+    "latency_ms": 5.0,
+    "attempts": 1,
+    "notes": [],
+}
+UNUSABLE: dict[str, str | bytes | int] = {
+    "not JSON": "{",
+    "not UTF-8": b"\xff\xfe\xff",
+    "a number": 7,
+    "not an object": "[]",
+    "too deep": '{"output": {"x": ' + "[" * 100_000 + "]" * 100_000 + "}}",
+    "deep for a parser that recurses": '{"output": ' + '{"x": ' * 900 + "1" + "}" * 901,
+    "a key less": json.dumps({k: v for k, v in STORED.items() if k != "notes"}),
+    "output of another type": json.dumps({**STORED, "output": "text"}),
+    "notes of another type": json.dumps({**STORED, "notes": 5}),
+    "attempts beyond 64 bits": json.dumps({**STORED, "attempts": 2**64}),
+    "seed beyond 64 bits": json.dumps({**STORED, "seed": 2**64}),
+    "latency that is not a number": json.dumps({**STORED, "latency_ms": float("nan")}),
+    "an answer to another question": json.dumps({**STORED, "output": {"x": 1}}),
+}
+
+
+@pytest.mark.parametrize("how", UNUSABLE)
+@pytest.mark.parametrize("is_async", [True, False])
+def test_stored_answer_that_cannot_be_used_is_asked_for_again_and_replaced(
+    cache: Callable[..., Any], tmp_path: Path, how: str, is_async: bool
+) -> None:
+    inner = Counting()
+    with cache(inner) as backend:
+        backend.ask(question())
+    with closing(sqlite3.connect(tmp_path / "답.db")) as db, db:
+        db.execute("UPDATE answers SET reply = ?", (UNUSABLE[how],))
+    with cache(inner) as backend:
+        ask = (lambda q: asyncio.run(backend.aask(q))) if is_async else backend.ask
+        assert ask(question()).output == ANSWER
+        assert inner.count == 2
+        assert backend.ask(question()).output == ANSWER
+        assert inner.count == 2
+
+
+@pytest.mark.parametrize("count", [2**63, -1, 0.5, 10**30])
+def test_stored_answer_with_absurd_usage_is_used_and_its_usage_unknown(
+    cache: Callable[..., Any], tmp_path: Path, count: float
+) -> None:
+    inner = Counting()
+    with cache(inner) as backend:
+        backend.ask(question())
+    usage = {"prompt_tokens": count, "completion_tokens": 3}
+    with closing(sqlite3.connect(tmp_path / "답.db")) as db, db:
+        db.execute("UPDATE answers SET reply = ?", (json.dumps({**STORED, "usage": usage}),))
+    with cache(inner) as backend:
+        assert backend.ask(question()).usage is None
+    assert inner.count == 1
+
+
+def test_answer_that_cannot_be_stored_is_given_all_the_same(cache: Callable[..., Any]) -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    inner = Counting({**ANSWER, "extra": deep})
+    with cache(inner) as backend:
+        assert backend.ask(question()).output["aspects"] == ANSWER["aspects"]
+        assert asyncio.run(backend.aask(question())).output["aspects"] == ANSWER["aspects"]
+    assert inner.count == 2
+
+
+def test_half_a_surrogate_pair_is_stored_and_read(cache: Callable[..., Any]) -> None:
+    inner = Counting({"aspects": [{"term": "가\ud83d", "confidence": 0.9}]})
+    with cache(inner) as backend:
+        backend.ask(question())
+    with cache(inner, "another run") as backend:
+        assert backend.ask(question()).output["aspects"][0]["term"] == "가?"
+    assert inner.count == 1
 
 
 def test_damaged_cache_is_named_with_its_remedy(cache: Callable[..., Any], tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ ANSWER = {
     "text": "a reply",
     "node": "ate",
     "model": "m",
-    "usage": {"prompt_tokens": 10},
+    "usage": {"prompt_tokens": 10, "completion_tokens": 0},
     "attempts": 1,
 }
 # Longer than any message takes on its way.
@@ -193,6 +193,25 @@ def test_answer_is_asked_for_once_and_outlives_who_asked(tmp_path: Path) -> None
             three.line.send(0, "dropped", 2)
             two.line.send(5, "ask", "other", "owner 2", "x")
             assert await two.hears() == [5, "go"]
+
+    play(act)
+
+
+def test_worker_that_cannot_use_a_remembered_answer_gets_leave_to_ask(tmp_path: Path) -> None:
+    async def act() -> None:
+        async with scene(tmp_path) as stage:
+            worker = await stage.worker()
+            answers = stage.batch.answers
+            assert answers
+            await asyncio.wrap_future(answers.put("key", "owner", "damaged"))
+            worker.line.send(1, "ask", "key", "owner", "x")
+            assert await worker.hears() == [1, "known", True, "damaged"]
+            worker.line.send(2, "ask_again", "key", "owner", "x")
+            assert await worker.hears() == [2, "go"]
+            worker.line.send(3, "answer", 2, ANSWER)
+            assert await worker.hears() == [3, "ok"]
+            worker.line.send(4, "ask", "key", "owner", "x")
+            assert await worker.hears() == [4, "known", True, "a reply"]
 
     play(act)
 

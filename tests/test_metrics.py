@@ -403,7 +403,8 @@ def test_calls_that_run_together_count_once_on_the_critical_path() -> None:
     calls = [call("ate", 5), call("atsa", 9), call("epm", 2), call("epm", 3, turn=1)]
     assert sum(critical_path(calls).values()) == 14
     tally = CostTally()
-    tally.add([*calls, call("judge", 1, attempts=3, cached=True, usage={"prompt_tokens": 7})])
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    tally.add([*calls, call("judge", 1, attempts=3, cached=True, usage=usage)])
     cost = tally.summary()
     assert (cost["latency_ms"], cost["critical_path_ms"]) == (20, 15)
     assert (cost["retries"], cost["cached_calls"], cost["prompt_tokens"]) == (2, 1, 7)

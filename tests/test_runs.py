@@ -48,6 +48,8 @@ class Fake:
     def __init__(self, fails: Mapping[str, str] | None = None) -> None:
         # uid -> the node that gets no answer
         self.fails = dict(fails or {})
+        # uids whose first answer has the word "poison" in it
+        self.poisons: set[str] = set()
         self.asked: list[tuple[int, str, str]] = []
         self.before: Callable[[Ask], None] = lambda question: None
         self.delay_s = 0.0
@@ -67,8 +69,11 @@ class Fake:
             raise BackendError(
                 f"{question.node}: no", node=question.node, raw="half a pair: \ud800", attempts=3
             )
+        output = self._answers[question.node]
+        if question.uid in self.poisons and question.node == "ate":
+            output = ate("poison")
         return Reply(
-            self._answers[question.node],
+            output,
             backend="openai",
             model="gpt-4o-mini",
             seed=seed,
@@ -448,6 +453,7 @@ def test_failed_sample_stands_in_errors_and_the_others_go_on(plan: RunPlan) -> N
             "prompt_tokens": 540,
             "completion_tokens": 60,
             "cost_usd": pytest.approx(0.000117),
+            "calls_without_usage": 0,
         },
     }
 
@@ -463,6 +469,34 @@ def test_error_in_our_own_code_costs_one_sample(plan: RunPlan) -> None:
     assert go(plan, fake).totals.failed == 1
     (error,) = lines(plan.out / "errors.jsonl")
     assert error["reason"] == "internal error: ZeroDivisionError: of course"
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_retry_asks_again_when_a_stored_answer_made_the_sample_fail(
+    plan: RunPlan, use_cache: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is wrong with an answer, it must not fail its sample for ever."""
+    from absa.runs import sample as one_sample
+
+    real = one_sample.record_of
+
+    def fussy(output: Any, *args: Any) -> Any:
+        if "poison" in output.model_dump_json():
+            raise OverflowError("too large")
+        return real(output, *args)
+
+    monkeypatch.setattr(one_sample, "record_of", fussy)
+    poisoned = Fake()
+    poisoned.poisons = {"u1"}
+    go(replace(plan, use_cache=use_cache), poisoned)
+    (error,) = lines(plan.out / "errors.jsonl")
+    assert error["reason"] == "internal error: OverflowError: too large"
+    fake = Fake()
+    assert go(replace(plan, use_cache=use_cache, retry_failed=True), fake).exit_code == 0
+    assert Counter(uid for _, uid, _ in fake.asked) == {"u1": CALLS}
+    # The new answers replaced the stored ones.
+    if use_cache:
+        assert go(replace(plan, out=plan.out.with_name("other")), Fake()).exit_code == 0
 
 
 @pytest.mark.parametrize("use_cache", [True, False])

@@ -11,11 +11,14 @@ import asyncio
 import hashlib
 import json
 import os
+from collections.abc import Container
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from weakref import WeakValueDictionary
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from absa.backends.likelihood import named
 from absa.database import Database
@@ -87,8 +90,14 @@ class AnswerKeys:
 class Answers:
     """The file of remembered answers."""
 
-    def __init__(self, path: Path, *, gather_s: float = 0.0) -> None:
-        """Open or create it; an answer may wait `gather_s` for others to be written with it."""
+    def __init__(
+        self, path: Path, *, gather_s: float = 0.0, ask_again: Container[str] = ()
+    ) -> None:
+        """Open or create it; an answer may wait `gather_s` for others to be written with it.
+
+        Samples whose uid is in `ask_again` get no remembered answer: one of them made them fail.
+        """
+        self._ask_again = ask_again
         # Whoever asks what is being asked already waits for that answer. One lock per question
         # under way: they vanish with the last coroutine that holds them.
         self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -102,14 +111,21 @@ class Answers:
         """To be held while this question is asked."""
         return self._under_way.setdefault(key, asyncio.Lock())
 
-    def get(self, key: str) -> tuple[str, str] | None:
-        """Who paid for an answer, and the reply as text."""
-        row = self._db.one("SELECT owner, reply FROM answers WHERE key = ?", key)
-        return (row[0], row[1]) if row else None
+    def get(self, key: str, owner: str, uid: str) -> tuple[bool, str] | None:
+        """The reply as text, and whether `owner` paid for it; None if it has to be asked for."""
+        if uid in self._ask_again:
+            return None
+        # As bytes: a damaged row may hold anything, and must not be an error of the whole file.
+        row = self._db.one(
+            "SELECT CAST(owner AS BLOB), CAST(reply AS BLOB) FROM answers WHERE key = ?", key
+        )
+        if row is None:
+            return None
+        return row[0] == owner.encode(), row[1].decode("utf-8", "replace")
 
     def put(self, key: str, owner: str, reply: str) -> Future[None]:
-        """Remember an answer; the first one stays."""
-        return self._db.write("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", key, owner, reply)
+        """Remember an answer. It replaces one that could not be used, else none was there."""
+        return self._db.write("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", key, owner, reply)
 
     def forget(self, beginning: str) -> None:
         """Drop the answers whose owner begins so."""
@@ -129,51 +145,73 @@ class CachedBackend:
     def ask(self, question: Ask) -> Reply:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._keys.key(question), self._keys.owner(question)
-        reply = self._recall(key, owner)
+        reply = self._recall(question, key, owner)
         if reply is None:
             reply = self._inner.ask(question)
-            if is_usable(question, reply):
-                self._answers.put(key, owner, write_reply(reply)).result()
+            if (text := write_reply(question, reply)) is not None:
+                self._answers.put(key, owner, text).result()
         return reply
 
     async def aask(self, question: Ask) -> Reply:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._keys.key(question), self._keys.owner(question)
         async with self._answers.under_way(key):
-            reply = self._recall(key, owner)
+            reply = self._recall(question, key, owner)
             if reply is None:
                 reply = await self._inner.aask(question)
-                if is_usable(question, reply):
+                if (text := write_reply(question, reply)) is not None:
                     # The next agent is asked only when this answer is safe.
-                    stored = self._answers.put(key, owner, write_reply(reply))
-                    await asyncio.wrap_future(stored)
+                    await asyncio.wrap_future(self._answers.put(key, owner, text))
         return reply
 
-    def _recall(self, key: str, owner: str) -> Reply | None:
-        found = self._answers.get(key)
-        return read_reply(found[1], own=found[0] == owner) if found else None
+    def _recall(self, question: Ask, key: str, owner: str) -> Reply | None:
+        stored = self._answers.get(key, owner, question.uid)
+        return read_reply(question, stored[1], own=stored[0]) if stored else None
 
 
-def write_reply(reply: Reply) -> str:
+class _Stored(BaseModel):
     """A reply as it is remembered."""
-    return json.dumps(
-        {
-            "output": reply.output,
-            "backend": reply.backend,
-            "model": reply.model,
-            "seed": reply.seed,
-            "usage": reply.usage,
-            "latency_ms": reply.latency_ms,
-            "attempts": reply.attempts,
-            "notes": reply.notes,
-        }
-    )
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    output: dict[str, Any]
+    backend: str
+    model: str | None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None
+    usage: Any
+    latency_ms: Annotated[float, Field(ge=0)] | None
+    attempts: Annotated[int, Field(ge=0, lt=2**31)]
+    notes: list[str]
 
 
-def read_reply(text: str, *, own: bool) -> Reply:
-    """A remembered reply: to the call that paid for it as it was, to others a free hit."""
-    stored = json.loads(text)
-    reply = Reply(**{**stored, "notes": tuple(stored["notes"])})
+def write_reply(question: Ask, reply: Reply) -> str | None:
+    """A reply as it is remembered; None if it cannot be used.
+
+    A bad one, remembered, would fail its sample for ever.
+    """
+    if not _is_usable(question, reply):
+        return None
+    fields = {name: getattr(reply, name) for name in _Stored.model_fields}
+    try:
+        text = json.dumps(fields, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    # A model may write half a surrogate pair, which cannot be stored.
+    return text.encode("utf-8", "replace").decode()
+
+
+def read_reply(question: Ask, text: str, *, own: bool) -> Reply | None:
+    """A remembered reply: to the call that paid for it as it was, to others a free hit.
+
+    None if it cannot be used: the row is damaged, or was written by a version that stored more.
+    """
+    try:
+        stored = _Stored.model_validate_json(text)
+    except ValidationError:
+        return None
+    reply = Reply(**{**dict(stored), "notes": tuple(stored.notes)})
+    if not _is_usable(question, reply):
+        return None
     if own:
         return reply
     return Reply(
@@ -188,10 +226,9 @@ def read_reply(text: str, *, own: bool) -> Reply:
     )
 
 
-def is_usable(question: Ask, reply: Reply) -> bool:
-    """Whether an answer can be read: a bad one, remembered, would fail its sample for ever."""
+def _is_usable(question: Ask, reply: Reply) -> bool:
     try:
         read_answer(question.answer, dict(reply.output))
-    except AnswerError:
+    except (AnswerError, RecursionError):
         return False
     return True

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from absa.prices import price_of
-from schemas.backend import Ask, Backend, Reply
+from absa.prices import price_of, prices
+from schemas.backend import Ask, Backend, Reply, known_usage
 from schemas.errors import BackendError
 
 # Calls of an agent in a row that were not answered, each after all its retries: the server is gone.
@@ -41,22 +41,26 @@ class Budget:
 
 @dataclass(frozen=True)
 class Spent:
-    """Calls, tokens and money; the money is None if a price is not known."""
+    """Calls, tokens and money; the money is None if a price or a count of tokens is not known."""
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float | None = 0.0
+    # Answers that did not say how many tokens they took. They are in no sum of tokens.
+    calls_without_usage: int = 0
 
-    def plus(self, usage: dict[str, int], cost: float | None) -> Spent:
-        """One more call."""
+    def plus(self, usage: dict[str, int] | None, cost: float | None) -> Spent:
+        """One more call; None where it was answered without a count of its tokens."""
+        counts = usage or {}
         known = self.cost_usd is not None and cost is not None
         return replace(
             self,
             calls=self.calls + 1,
-            prompt_tokens=self.prompt_tokens + usage.get("prompt_tokens", 0),
-            completion_tokens=self.completion_tokens + usage.get("completion_tokens", 0),
+            prompt_tokens=self.prompt_tokens + counts.get("prompt_tokens", 0),
+            completion_tokens=self.completion_tokens + counts.get("completion_tokens", 0),
             cost_usd=(self.cost_usd or 0.0) + (cost or 0.0) if known else None,
+            calls_without_usage=self.calls_without_usage + (usage is None),
         )
 
 
@@ -68,7 +72,7 @@ class Meter:
         self._budget = budget
         self._total = spent
         self._by_sample: dict[str, Spent] = {}
-        self._unpriced = sorted(model for model in models if price_of(model, {}) is None)
+        self._unpriced = sorted(model for model in models if model not in prices())
         # By agent: each may have a server and a key of its own, and one of them may be gone.
         self._unanswered: Counter[str] = Counter()
         self._useless: Counter[str] = Counter()
@@ -99,10 +103,14 @@ class Meter:
         if budget.calls is not None and spent.calls >= budget.calls:
             raise StopRun(f"--budget-calls {budget.calls} is spent")
         tokens = spent.prompt_tokens + spent.completion_tokens
+        if budget.tokens is not None and spent.calls_without_usage:
+            raise StopRun(f"--budget-tokens cannot be kept: {_without_usage(spent)}")
         if budget.tokens is not None and tokens >= budget.tokens:
             raise StopRun(f"--budget-tokens {budget.tokens} is spent ({tokens} tokens)")
         if budget.usd is None:
             return
+        if spent.calls_without_usage and not self._unpriced:
+            raise StopRun(f"--budget-usd cannot be kept: {_without_usage(spent)}")
         if self._unpriced or spent.cost_usd is None:
             # Before anything is spent: what it cost could never be said afterwards.
             which = ", ".join(self._unpriced) or "a model that was asked"
@@ -118,7 +126,8 @@ class Meter:
     ) -> None:
         """Count an answered call."""
         self._unanswered[node] = self._useless[node] = 0
-        self._count(uid, usage or {}, price_of(model, usage))
+        usage = known_usage(usage)
+        self._count(uid, usage, price_of(model, usage))
 
     def failed(self, uid: str, error: BackendError) -> None:
         """Count a call that got no usable answer."""
@@ -129,14 +138,25 @@ class Meter:
         else:
             self._unanswered[error.node] = 0
         if error.attempts:
-            model, usage = error.details.get("model"), error.details.get("usage") or None
-            # An answer without a count of its tokens has a price that nobody knows.
-            paid = usage or error.details.get("answered")
-            self._count(uid, usage or {}, price_of(model, usage) if paid else 0.0)
+            model, usage = error.details.get("model"), known_usage(error.details.get("usage"))
+            # An answer without a count of its tokens has an unknown price; no answer has none.
+            if usage is None and not error.details.get("answered"):
+                self._count(uid, {}, 0.0)
+            else:
+                self._count(uid, usage, price_of(model, usage))
 
-    def _count(self, uid: str, usage: dict[str, int], cost: float | None) -> None:
+    def _count(self, uid: str, usage: dict[str, int] | None, cost: float | None) -> None:
         self._total = self._total.plus(usage, cost)
         self._by_sample[uid] = self._by_sample.get(uid, Spent()).plus(usage, cost)
+
+
+def _without_usage(spent: Spent) -> str:
+    count = spent.calls_without_usage
+    answers = "1 answer" if count == 1 else f"{count} answers"
+    return (
+        f"{answers} came without a usable count of tokens (usage); "
+        "limit the run by --budget-calls, or let the server report usage"
+    )
 
 
 class MeteredBackend:

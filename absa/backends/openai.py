@@ -295,7 +295,8 @@ class OpenAIBackend:
             asked.model,
             (asked.base_url or OPENAI_URL).rstrip("/"),
             temperature,
-            asked.seed + question.seed_offset,
+            # A vote counts up from the seed; servers keep it in 64 bits.
+            (asked.seed + question.seed_offset) % 2**63,
             asked.max_tokens,
             key,
         )

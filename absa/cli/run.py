@@ -65,13 +65,15 @@ def run(
         str, typer.Option(help="Stop when more failed: none, a count (20) or a share (0.1).")
     ] = "none",
     budget_usd: Annotated[
-        float | None, typer.Option(min=0, help="Stop, resumably, when so much is spent.")
+        float | None,
+        typer.Option(min=0, help="Stop after spending this many US dollars (can be resumed)."),
     ] = None,
     budget_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Stop after so many tokens.")
+        int | None,
+        typer.Option(min=0, help="Stop after this many tokens; needs answers with usage."),
     ] = None,
     budget_calls: Annotated[
-        int | None, typer.Option(min=0, help="Stop after so many paid calls.")
+        int | None, typer.Option(min=0, help="Stop after this many paid calls.")
     ] = None,
     given_aspects: Annotated[
         bool,

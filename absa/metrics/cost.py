@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from absa.prices import cost_of
+from absa.prices import cost_of, is_paid
 from absa.scorecard import rate
+from schemas.backend import known_usage
 from schemas.records import CallRecord
 
 # Calls that do not wait for each other; every other call waits for the one before.
@@ -89,20 +90,26 @@ def critical_path(calls: Sequence[CallRecord]) -> dict[Any, float]:
 
 
 def _spent(call: CallRecord) -> dict[str, int]:
-    usage = call.usage or {}
+    usage = known_usage(call.usage)
+    counts = usage or {}
     return {
         "calls": 1,
         "cached_calls": int(call.cached),
         "retries": max(0, call.attempts - 1),
-        "prompt_tokens": usage.get("prompt_tokens", 0),
-        "completion_tokens": usage.get("completion_tokens", 0),
+        "prompt_tokens": counts.get("prompt_tokens", 0),
+        "completion_tokens": counts.get("completion_tokens", 0),
+        # The sums of tokens are without these.
+        "calls_without_usage": int(usage is None and is_paid(call)),
         # Whole microseconds: a sum of floats would depend on the order of the samples.
         "latency_us": round(call.latency_ms * 1000),
     }
 
 
 def _shown(spent: Counter[str]) -> dict[str, Any]:
-    counts = ("calls", "cached_calls", "retries", "prompt_tokens", "completion_tokens")
+    counts = (
+        *("calls", "cached_calls", "retries", "prompt_tokens", "completion_tokens"),
+        "calls_without_usage",
+    )
     return {
         **{name: spent[name] for name in counts},
         "latency_ms": spent["latency_us"] / 1000,

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -133,9 +133,10 @@ class _Run:
         self._run_id = self._claim()
         self._exported = bool(journal.recall("exported"))
         self._all_seeds, self._seeds = self._recall_seeds()
+        self._ask_again: frozenset[str] = frozenset()
         if plan.retry_failed:
             self._touch()
-            journal.forget_failures()
+            self._ask_again = journal.forget_failures()
         size = self._size = self._survey()
         # What an earlier start did beyond what this one asks for is part of the run as well.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
@@ -324,7 +325,8 @@ class _Run:
         """
         total = self._totals
         recorded = Spent(total.calls, total.prompt_tokens, total.completion_tokens, total.cost_usd)
-        return max(spent, recorded, key=lambda one: one.calls)
+        most = max(spent, recorded, key=lambda one: one.calls)
+        return replace(most, calls_without_usage=spent.calls_without_usage)
 
     def _note_progress(self) -> None:
         """What all starts have spent; one with nothing left to do adds nothing, no time either."""
@@ -340,7 +342,8 @@ class _Run:
         own = plan.out / SCRATCH
         path = plan.cache_path or default_path() if plan.use_cache else own
         # A process that writes for a whole cluster must be thrifty.
-        return Answers(path, gather_s=_GATHER_S if plan.engine == "dask" else 0.0)
+        gather_s = _GATHER_S if plan.engine == "dask" else 0.0
+        return Answers(path, gather_s=gather_s, ask_again=self._ask_again)
 
     def _given(self, sample: Sample) -> Sample:
         """The sample with what its agents are told."""

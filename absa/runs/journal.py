@@ -177,11 +177,16 @@ class Journal:
         sql = "SELECT 1 FROM samples WHERE seed = ? AND uid = ?"
         return self._db.one(sql, seed, uid) is not None
 
-    def forget_failures(self) -> int:
-        """Take the failed samples back, so that they are tried again; how many there were."""
-        count = self._count("SELECT count(*) FROM samples WHERE status = 'failed'")
+    def forget_failures(self) -> frozenset[str]:
+        """Take the failed samples back, so that they are tried again.
+
+        Returns the uids of those that failed after they were answered: one of the answers made
+        them fail, so they need new ones.
+        """
+        rows = self._db.read("SELECT uid, error FROM samples WHERE status = 'failed'")
+        answered = frozenset(uid for uid, error in rows if json.loads(error)["node"] is None)
         self._db.write("DELETE FROM samples WHERE status = 'failed'").result()
-        return count
+        return answered
 
     def records_beyond(self, seeds: Sequence[int], size: int) -> int:
         """How many records there are of other seeds, or of samples after the first `size`."""

@@ -146,10 +146,11 @@ class Desk:
                 self._spawn(self._finish, peer, number, uid, record, must_end=True)
             case [0, "leave", uid]:
                 self._end(peer, uid, recorded=False)
-            case [number, "ask", key, owner, uid]:
+            case [number, "ask" | "ask_again" as word, key, owner, uid]:
                 # At once: it may be dropped while it waits for its turn.
                 peer.calling[number] = asyncio.get_running_loop().create_future()
-                self._spawn(self._ask, peer, number, key, owner, uid)
+                asked = (key, owner, uid)
+                self._spawn(self._ask, peer, number, asked, word == "ask_again")
             case [number, "answer" | "failure" as what, asked, facts]:
                 self._tell(peer, asked, (what, number, facts))
             case [0, "dropped", asked]:
@@ -235,8 +236,14 @@ class Desk:
 
     # Answers: remembered, or paid for within the limits.
 
-    async def _ask(self, peer: _Peer, number: int, key: str, owner: str, uid: str) -> None:
-        """Give the remembered answer, or leave to ask a model and remember what it says."""
+    async def _ask(
+        self, peer: _Peer, number: int, asked: tuple[str, str, str], again: bool
+    ) -> None:
+        """Give the remembered answer, or leave to ask a model and remember what it says.
+
+        Asked `again` by a worker that could not use the remembered one.
+        """
+        key, owner, uid = asked
         answers = self._batch.answers
         assert answers is not None, "workers ask about paid models only"
         calling = peer.calling[number]
@@ -244,9 +251,9 @@ class Desk:
             async with answers.under_way(key):
                 if calling.done():  # nobody waits for it any more
                     return
-                found = answers.get(key)
-                if found is not None:
-                    peer.line.send(number, "known", found[0] == owner, found[1])
+                stored = None if again else answers.get(key, owner, uid)
+                if stored is not None:
+                    peer.line.send(number, "known", *stored)
                     return
                 async with self._slots:
                     what, reply_to, facts = await self._call(peer, number, calling)

@@ -13,14 +13,14 @@ from itertools import count
 from typing import Any
 
 from absa.backends import make_backend
-from absa.backends.cache import AnswerKeys, is_usable, read_reply, write_reply
+from absa.backends.cache import AnswerKeys, read_reply, write_reply
 from absa.backends.meter import StopRun
 from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
 from absa.runs.cluster.line import Line
 from absa.runs.loop import run_in_quick_loop
 from absa.runs.sample import analyse
 from graph import build
-from schemas.backend import Ask, Backend, Reply
+from schemas.backend import Ask, Backend, Reply, known_usage
 from schemas.errors import BackendError
 from schemas.settings import Settings
 
@@ -227,13 +227,17 @@ class DeskBackend:
         """The remembered answer, or a new one that is safe when this returns."""
         station, keys = self._station, self._keys
         number = station.number()
-        asked = ("ask", keys.key(question), keys.owner(question), question.uid)
+        asked = (keys.key(question), keys.owner(question), question.uid)
         try:
-            match await station.ask(number, *asked):
-                case ["known", own, text]:
-                    return read_reply(text, own=own)
-                case ["stop", reason]:
-                    raise StopRun(reason)
+            heard = await station.ask(number, "ask", *asked)
+            if heard[0] == "known":
+                _, own, text = heard
+                if (reply := read_reply(question, text, own=own)) is not None:
+                    return reply
+                number = station.number()
+                heard = await station.ask(number, "ask_again", *asked)
+            if heard[0] == "stop":
+                raise StopRun(heard[1])
             reply = await self._inner.aask(question)
         except BackendError as error:
             await station.ask(station.number(), "failure", number, _failure(error))
@@ -250,7 +254,7 @@ class DeskBackend:
 
 def _answer(question: Ask, reply: Reply) -> dict[str, Any]:
     return {
-        "text": write_reply(reply) if is_usable(question, reply) else None,
+        "text": write_reply(question, reply),
         "node": question.node,
         "model": reply.model,
         "usage": reply.usage,
@@ -263,7 +267,11 @@ def _failure(error: BackendError) -> dict[str, Any]:
         "text": None,
         "message": str(error),
         "node": error.node,
-        "details": {name: error.details.get(name) for name in ("model", "usage", "answered")},
+        "details": {
+            "model": error.details.get("model"),
+            "usage": known_usage(error.details.get("usage")),
+            "answered": error.details.get("answered"),
+        },
         "attempts": error.attempts,
         "unreachable": error.unreachable,
     }
