@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
@@ -11,8 +11,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from absa.backends.keys import keys_of_environment
 from absa.small_files import read_small
 from nodes.assets import data_dir
+from schemas.secrets import HIDDEN, hide_keys, may_be_key
 from schemas.settings import Settings
 
 Key = tuple[str | int, ...]
@@ -39,6 +41,9 @@ _EXPECTED = {
 """What was expected, by pydantic's error type, in the words of somebody who writes YAML."""
 
 
+_NO_SECRETS = "secrets do not belong in settings; set the environment variable OPENAI_API_KEY"
+
+
 class SettingsError(ValueError):
     """Settings that cannot be used. Wrong use, never worth a retry.
 
@@ -46,9 +51,9 @@ class SettingsError(ValueError):
     """
 
     def __init__(self, *problems: str) -> None:
-        """Take the problems, one line each."""
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        """Take the problems, one line each; a key that was typed in a wrong place is hidden."""
+        self.problems = tuple(map(_without_keys, problems))
+        super().__init__("\n".join(self.problems))
 
 
 class _Origin(NamedTuple):
@@ -170,12 +175,23 @@ class _Tree:
         settings = None
         try:
             settings = Settings.model_validate(self.values)
+            self.problems += self._keys_in(settings)
         except ValidationError as error:
             self.problems += [self._explain(detail) for detail in error.errors()]
         if settings is None or self.problems:
             lines = (f"{origin}: {text}" for origin, text in sorted(self.problems))
             raise SettingsError(*dict.fromkeys(lines))
         return settings
+
+    def _keys_in(self, settings: Settings) -> list[tuple[_Origin, str]]:
+        """Where a setting holds a key of the environment, whatever that key looks like."""
+        keys = keys_of_environment(settings.backend)
+        return [
+            (self._origin(at), f"{_dotted(at)}: holds the value of {name}; {_NO_SECRETS}")
+            for at, text in _texts(settings.model_dump(mode="json"))
+            for name, key in keys.items()
+            if key in text
+        ]
 
     def _add_node(self, loader: _Loader, node: yaml.MappingNode, at: Key, origin: _Origin) -> None:
         first: dict[str, int] = {}
@@ -243,8 +259,7 @@ class _Tree:
         origin, name = self._origin(key), _dotted(key)
         if any(_SECRET.search(str(part).lower().replace("-", "_")) for part in key):
             # Never with the value: it may be the secret.
-            text = "secrets do not belong in settings; set the environment variable OPENAI_API_KEY"
-            return origin, f"key '{name}' refused: {text}"
+            return origin, f"key '{name}' refused: {_NO_SECRETS}"
         if kind == "extra_forbidden":
             return origin, f"unknown key '{name}' ({_hint(key)})"
         if kind == "missing":
@@ -387,6 +402,24 @@ def _hint(key: Key) -> str:
     return f"valid here: {', '.join(siblings)}"
 
 
+def _texts(value: object, at: Key = ()) -> Iterator[tuple[Key, str]]:
+    """All texts of a settings tree, with where they stand."""
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*at, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*at, index))
+
+
+def _without_keys(text: str) -> str:
+    for key in keys_of_environment().values():
+        text = text.replace(key, HIDDEN)
+    return hide_keys(text)
+
+
 def _dotted(key: Key) -> str:
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
     return text.removeprefix(".") or "top level"
@@ -395,5 +428,7 @@ def _dotted(key: Key) -> str:
 def _show(value: object) -> str:
     if isinstance(value, Mapping):
         return f"a mapping ({', '.join(map(str, value))})"  # keys only: a value may be a secret
+    if isinstance(value, str) and may_be_key(value):
+        return f"a text of {len(value)} characters"
     text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
     return text if len(text) <= 80 else f"{text[:79]}…"

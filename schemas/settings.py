@@ -20,6 +20,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from schemas.secrets import LOOKS_LIKE_KEY, may_be_key
+
 MODEL_NODES = (
     "extract",
     "ate",
@@ -78,7 +80,23 @@ Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=Fal
 Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Confidence = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=False)]
-Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+
+
+def _refuse_key(text: str) -> str:
+    # Settings are written into every run's manifest. The text itself is not repeated here.
+    if LOOKS_LIKE_KEY.search(text):
+        raise ValueError(
+            "this looks like a key, and keys do not belong in settings; "
+            "set the environment variable OPENAI_API_KEY"
+        )
+    return text
+
+
+Text = Annotated[
+    str,
+    StringConstraints(strict=True, strip_whitespace=True, min_length=1),
+    AfterValidator(_refuse_key),
+]
 
 
 _SEEDS = 2**63
@@ -100,7 +118,10 @@ def _check_base_url(url: str) -> str:
         # Settings are written into every run's manifest. The URL itself is not repeated here.
         raise ValueError("credentials and parameters do not belong in a URL; use OPENAI_API_KEY")
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {url!r}")
+        # A key is typed here now and then: only what looks like an address is repeated.
+        is_address = ":" in url and "@" not in url and not may_be_key(url)
+        shown = repr(url) if is_address else f"a text of {len(url)} characters"
+        raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {shown}")
     return url.rstrip("/")
 
 
@@ -143,7 +164,8 @@ def _repeated(names: tuple[str, ...]) -> list[str]:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Pydantic's own message would show the value, which may be a key in the wrong place.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Persona(_Section):

@@ -20,6 +20,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from typing_extensions import override
 
+from absa.backends.echo import without_key
 from absa.backends.keys import OPENAI_URL, Key
 from absa.backends.servers import Dialect
 from schemas.settings import BackendSettings
@@ -175,7 +176,23 @@ def _timed_client(timeout_s: float) -> httpx2.Client:
             response.stream = _TimedStream(response.stream, until)
 
     hooks: dict[str, list[Callable[..., Any]]] = {"request": [begin], "response": [limit]}
-    return openai.DefaultHttpxClient(timeout=timeout_s, event_hooks=hooks)
+    return _ThreadClient(timeout=timeout_s, event_hooks=hooks)
+
+
+class _ThreadClient(openai.DefaultHttpxClient):
+    """No key gets past here: every response comes through this."""
+
+    @override
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        return without_key(super().send(request, **options))
+
+
+class _LoopClient(openai.DefaultAioHttpClient):
+    """The same for event loops."""
+
+    @override
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        return without_key(await super().send(request, **options))
 
 
 async def _kept_open(client: openai.DefaultAioHttpClient) -> AsyncGenerator[None]:
@@ -198,7 +215,7 @@ class Clients:
         timeout = settings.timeout_s
         self.http = _timed_client(timeout) if threads else None
         # aiohttp: httpx's own pool polls every open connection for every request.
-        self.ahttp = None if threads else openai.DefaultAioHttpClient(timeout=timeout)
+        self.ahttp = None if threads else _LoopClient(timeout=timeout)
         self.slots = asyncio.Semaphore(settings.max_concurrency)
         rate = settings.requests_per_second
         # One for all chats: a limit is about the server, whatever model is asked.

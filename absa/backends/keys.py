@@ -1,6 +1,7 @@
 """Where keys come from: the environment, else the user's keyring. Never settings.
 
-Only `Keys` holds them; `hide` takes them out of whatever a server or a library says.
+Only `Keys` holds them; `hide` takes them out of whatever a library says. What a server says is
+without them from the start (`echo.py`).
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from schemas.settings import RoleSettings
+from schemas.secrets import HIDDEN
+from schemas.settings import BackendSettings, RoleSettings
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_VARIABLE = "OPENAI_API_KEY"
 SERVICE = "absa"
 """The keyring's service for keys that no setting names; the entry is called like the variable."""
 
-HIDDEN = "***"
+SHORTEST_KEY = 8
+"""A shorter one is a placeholder, such as EMPTY, for a server that needs none."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ class Keys:
         for value in self._used:
             text = text.replace(value, HIDDEN)
         return text
+
+
+def keys_of_environment(backend: BackendSettings | None = None) -> dict[str, str]:
+    """The keys in the variables that settings name, and in OpenAI's."""
+    named = [backend.api_key_env] if backend else []
+    if backend:
+        named += [role.api_key_env for role in backend.roles.values() if role.api_key_env]
+    values = {name: _from_environment(name) for name in (OPENAI_VARIABLE, *named)}
+    return {name: value for name, value in values.items() if value and len(value) >= SHORTEST_KEY}
 
 
 def _places(role: RoleSettings) -> tuple[str | None, str | None]:

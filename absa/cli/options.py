@@ -64,10 +64,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def complain(message: str, who: str = "absa") -> None:
-    """Say on stderr what is wrong, one line per problem."""
+    """Say on stderr what is wrong, one line per problem; a key typed by mistake is not repeated."""
     from absa.show import printable
+    from schemas.secrets import hide_keys
 
-    for line in message.splitlines() or [""]:
+    for line in hide_keys(message).splitlines() or [""]:
         print_text(f"{who}: {printable(line)}", stderr=True)
 
 

@@ -16,13 +16,11 @@ from absa.runs.artefacts import (
 from absa.runs.verify.artefacts import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import call_key, call_name
+from schemas.secrets import LOOKS_LIKE_KEY
 
 _SECRETS = re.compile(
-    r"\bsk-[A-Za-z0-9_-]{12,}"  # OpenAI and those that imitate it
-    r"|\bBearer\s+[A-Za-z0-9._~+/-]{8,}=*"
-    r"|\b(?:gh[pousr]_|github_pat_|hf_|xox[abprs]-|AIza|AKIA)[A-Za-z0-9_-]{12,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|(?<!\\)\"(?:api_?key|authorization|password|secret)\"\s*:\s*\"[^\"]",
+    LOOKS_LIKE_KEY.pattern
+    + r"|(?<!\\)\"(?:api_?key|authorization|password|secret)\"\s*:\s*\"[^\"]",
     re.IGNORECASE,
 )
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
