@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Container
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +21,9 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from absa.backends.claims import Claims
 from absa.backends.likelihood import named
-from absa.database import Database
+from absa.database import Database, StorageError
 from schemas.answers import Answer, read_answer
 from schemas.backend import Ask, Backend, Reply
 from schemas.errors import AnswerError
@@ -91,25 +93,52 @@ class Answers:
     """The file of remembered answers."""
 
     def __init__(
-        self, path: Path, *, gather_s: float = 0.0, ask_again: Container[str] = ()
+        self,
+        path: Path,
+        *,
+        gather_s: float = 0.0,
+        ask_again: Container[str] = (),
+        is_shared: bool = True,
     ) -> None:
         """Open or create it; an answer may wait `gather_s` for others to be written with it.
 
         Samples whose uid is in `ask_again` get no remembered answer: one of them made them fail.
+        With a file that is not shared with other processes, no question is claimed.
         """
         self._ask_again = ask_again
         # Whoever asks what is being asked already waits for that answer. One lock per question
         # under way: they vanish with the last coroutine that holds them.
         self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._db = Database(path, _SCHEMA, if_damaged=_IF_DAMAGED, gather_s=gather_s)
+        self._claims: Claims | None = None
+        if is_shared:
+            try:
+                self._claims = Claims(path.with_name(f"{path.name}-claims"))
+            except OSError as error:
+                self._db.close()
+                remedy = "check that there is space and permission"
+                raise StorageError(path, error, remedy) from error
 
     def close(self) -> None:
         """Close the file."""
+        if self._claims is not None:
+            self._claims.close()
         self._db.close()
 
     def under_way(self, key: str) -> asyncio.Lock:
-        """To be held while this question is asked."""
+        """To be held while this question is looked up or asked, in this process."""
         return self._under_way.setdefault(key, asyncio.Lock())
+
+    def claim(self, key: str) -> AbstractContextManager[None]:
+        """To be held while this question is asked: other processes wait for its answer.
+
+        Whoever gets the claim looks for the answer once more.
+        """
+        return self._claims.held(key) if self._claims else nullcontext()
+
+    def aclaim(self, key: str) -> AbstractAsyncContextManager[None]:
+        """The same in an event loop."""
+        return self._claims.aheld(key) if self._claims else nullcontext()
 
     def get(self, key: str, owner: str, uid: str) -> tuple[bool, str] | None:
         """The reply as text, and whether `owner` paid for it; None if it has to be asked for."""
@@ -145,8 +174,11 @@ class CachedBackend:
     def ask(self, question: Ask) -> Reply:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._keys.key(question), self._keys.owner(question)
-        reply = self._recall(question, key, owner)
-        if reply is None:
+        if (reply := self._recall(question, key, owner)) is not None:
+            return reply
+        with self._answers.claim(key):
+            if (reply := self._recall(question, key, owner)) is not None:
+                return reply
             reply = self._inner.ask(question)
             if (text := write_reply(question, reply)) is not None:
                 self._answers.put(key, owner, text).result()
@@ -156,8 +188,11 @@ class CachedBackend:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._keys.key(question), self._keys.owner(question)
         async with self._answers.under_way(key):
-            reply = self._recall(question, key, owner)
-            if reply is None:
+            if (reply := self._recall(question, key, owner)) is not None:
+                return reply
+            async with self._answers.aclaim(key):
+                if (reply := self._recall(question, key, owner)) is not None:
+                    return reply
                 reply = await self._inner.aask(question)
                 if (text := write_reply(question, reply)) is not None:
                     # The next agent is asked only when this answer is safe.

@@ -343,7 +343,7 @@ class _Run:
         path = plan.cache_path or default_path() if plan.use_cache else own
         # A process that writes for a whole cluster must be thrifty.
         gather_s = _GATHER_S if plan.engine == "dask" else 0.0
-        return Answers(path, gather_s=gather_s, ask_again=self._ask_again)
+        return Answers(path, gather_s=gather_s, ask_again=self._ask_again, is_shared=plan.use_cache)
 
     def _given(self, sample: Sample) -> Sample:
         """The sample with what its agents are told."""

@@ -251,21 +251,30 @@ class Desk:
             async with answers.under_way(key):
                 if calling.done():  # nobody waits for it any more
                     return
-                stored = None if again else answers.get(key, owner, uid)
-                if stored is not None:
-                    peer.line.send(number, "known", *stored)
+                if not again and self._give(peer, number, asked):
                     return
-                async with self._slots:
-                    what, reply_to, facts = await self._call(peer, number, calling)
-                if what == "dropped":
-                    return
-                self._count(uid, what, facts)
-                if facts["text"] is not None:
-                    # The next agent is asked only when this answer is safe.
-                    await asyncio.wrap_future(answers.put(key, owner, facts["text"]))
+                async with answers.aclaim(key):
+                    if not again and self._give(peer, number, asked):
+                        return
+                    async with self._slots:
+                        what, reply_to, facts = await self._call(peer, number, calling)
+                    if what == "dropped":
+                        return
+                    self._count(uid, what, facts)
+                    if facts["text"] is not None:
+                        # The next agent is asked only when this answer is safe.
+                        await asyncio.wrap_future(answers.put(key, owner, facts["text"]))
         finally:
             peer.calling.pop(number, None)
         peer.line.send(reply_to, "ok")
+
+    def _give(self, peer: _Peer, number: int, asked: tuple[str, str, str]) -> bool:
+        """Send the remembered answer, if there is one."""
+        assert self._batch.answers is not None, "workers ask about paid models only"
+        stored = self._batch.answers.get(*asked)
+        if stored is not None:
+            peer.line.send(number, "known", *stored)
+        return stored is not None
 
     async def _call(self, peer: _Peer, number: int, calling: asyncio.Future[Told]) -> Told:
         """Let a worker call, if the budget and the rate allow; what came of it."""
