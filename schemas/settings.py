@@ -92,11 +92,8 @@ def _refuse_key(text: str) -> str:
     return text
 
 
-Text = Annotated[
-    str,
-    StringConstraints(strict=True, strip_whitespace=True, min_length=1),
-    AfterValidator(_refuse_key),
-]
+Words = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+Text = Annotated[Words, AfterValidator(_refuse_key)]
 
 
 _SEEDS = 2**63
@@ -149,7 +146,7 @@ def _check_persona_name(name: str) -> str:
 
 Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
 BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
-Variable = Annotated[Text, AfterValidator(_check_variable)]
+Variable = Annotated[Words, AfterValidator(_check_variable)]
 KeyringEntry = Annotated[Text, AfterValidator(_check_keyring_entry)]
 PersonaName = Annotated[str, AfterValidator(_check_persona_name)]
 
