@@ -122,7 +122,7 @@ def test_echoed_key_is_in_nothing_that_a_run_stores(
     env = {name: os.environ[name] for name in ("OPENAI_API_KEY", "ABSA_CACHE")}
     process = FORKS.Process(target=_call, args=(args, env, str(errors), None))
     process.start()
-    process.join(120)
+    process.join(400)
     assert process.exitcode == 0, errors.read_text()
     assert command(["report", str(folder / "run"), "-o", str(folder / "report.html")]) == 0
     assert server.keys[0] == f"Bearer {key}"
