@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from absa.backends.keys import keys_of_environment
 from absa.small_files import read_small
 from nodes.assets import data_dir
+from schemas.json_text import parse_json
 from schemas.secrets import HIDDEN, hide_keys, may_be_key
 from schemas.settings import Settings
 
@@ -308,7 +309,7 @@ def _read_text(path: Path) -> str:
 
 def _read_profiles(path: Path) -> dict[str, object]:
     try:
-        content = json.loads(_read_text(path))
+        content = parse_json(_read_text(path))
     except json.JSONDecodeError as error:
         raise SettingsError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
     profiles = content.get("profiles") if isinstance(content, dict) else None

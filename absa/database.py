@@ -17,6 +17,7 @@ from typing import Any
 
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
+CHECK_PLACE = "check that there is space and permission"
 _BUSY_S = 60.0
 _BATCH = 500
 # SQLITE_ERROR: our statements are right, so a table or a column is not what they expect.
@@ -37,6 +38,12 @@ class StorageError(RuntimeError):
         super().__init__(f"{path}: {why}; {remedy}")
         self.path = path
         self.is_final = is_final
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error of SQLite says that the content of the file is broken."""
+    # The primary code is in the lower byte, whatever the extended one says.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
 def _is_busy(error: BaseException) -> bool:
@@ -104,10 +111,9 @@ class Database:
         self._writer.start()
 
     def _failure(self, error: Exception) -> StorageError:
-        # The primary code is in the lower byte, whatever the extended one says.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+        if is_damage(error):
             return self.damaged(error)
-        return StorageError(self.path, error, "check that there is space and permission")
+        return StorageError(self.path, error, CHECK_PLACE)
 
     def damaged(self, why: object) -> StorageError:
         """The error of a file whose content cannot be used."""

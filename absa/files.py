@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from absa.database import StorageError
+from absa.database import CHECK_PLACE, StorageError
 
 
 @contextmanager
@@ -39,8 +39,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         if part is not None:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-        remedy = "check that there is space and permission"
-        raise StorageError(path, error.strerror, remedy) from error
+        raise StorageError(path, error.strerror, CHECK_PLACE) from error
 
 
 def _is_special(path: Path) -> bool:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from langgraph.store.base import BaseStore, PutOp
+from langgraph.store.base import BaseStore, Item, Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
+from typing_extensions import override
 
-from absa.database import use_wal
-from nodes.memory import EPISODES, INDEX, forgetting, index_of
+from absa.database import CHECK_PLACE, StorageError, is_damage, use_wal
+from nodes.memory import EPISODES, INDEX, forgetting, index_of, require_readable
 from schemas.errors import InputError
 from schemas.memory import Episode
 from schemas.settings import MemorySettings
 
 FILE = "memory.sqlite"
 URL = "ABSA_MEMORY_URL"
+_IF_DAMAGED = "restore it from a copy, or remove it to start with an empty memory"
 _PAGE = 1000
 # Seconds to wait for a database.
 _PATIENCE = 10
@@ -50,19 +53,50 @@ def open_folder(folder: Path) -> Iterator[BaseStore]:
     """The memory in a folder, which must be there.
 
     Raises:
-        InputError: It is not there, or damaged; also while it is being read.
+        InputError: It is not there, or cannot be opened.
     """
-    try:
-        with _sqlite(folder, create=False) as store:
-            yield store
-    except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"{folder / FILE} is damaged ({reason}); restore it from a copy, or remove it to start "
-            "with an empty memory"
-        ) from error
+    with _sqlite(folder, create=False) as store:
+        yield store
+
+
+class _CheckedStore(BaseStore):
+    """A store in a SQLite file whose errors name the file and what to do.
+
+    Every method of `BaseStore` goes through `batch`.
+    """
+
+    def __init__(self, store: BaseStore, file: Path) -> None:
+        self._store = store
+        self._file = file
+
+    @override
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations.
+
+        Raises:
+            StorageError: The file cannot be read or written, or an item in it is damaged.
+        """
+        try:
+            results = self._store.batch(ops)
+            for result in results:
+                for item in result if isinstance(result, list) else [result]:
+                    if isinstance(item, Item):
+                        require_readable(item)
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+            raise self._failure(error) from error
+        return results
+
+    @override
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await asyncio.to_thread(self.batch, ops)
+
+    def _failure(self, error: Exception) -> StorageError:
+        # LangGraph wraps some errors of SQLite, and adds the statement.
+        reason = error.__cause__ if isinstance(error.__cause__, sqlite3.Error) else error
+        if isinstance(reason, sqlite3.Error) and not is_damage(reason):
+            return StorageError(self._file, reason, CHECK_PLACE)
+        why = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
+        return StorageError(self._file, f"the memory is damaged ({why})", _IF_DAMAGED)
 
 
 @contextmanager
@@ -79,11 +113,11 @@ def _sqlite(folder: Path, *, create: bool) -> Iterator[BaseStore]:
                 closing(sqlite3.connect(file, check_same_thread=False, isolation_level=None))
             )
             use_wal(connection)
-            store = SqliteStore(connection)
-            store.setup()
+            inner = SqliteStore(connection)
+            inner.setup()
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{file} cannot be used as a memory: {error}") from error
-        yield store
+        yield _CheckedStore(inner, file)
 
 
 @contextmanager

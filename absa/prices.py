@@ -6,7 +6,6 @@ ABSA_PRICES names adds to it and wins over it.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,6 +16,7 @@ from absa.small_files import read_small
 from nodes.assets import read_json
 from schemas.backend import known_usage
 from schemas.errors import InputError
+from schemas.json_text import parse_json
 from schemas.records import CallRecord
 
 _PER = 1_000_000
@@ -37,12 +37,12 @@ def prices() -> dict[str, dict[str, float]]:
 
 def _own_prices(path: Path) -> dict[str, dict[str, float]]:
     try:
-        given: Any = json.loads(read_small(path))
+        given: Any = parse_json(read_small(path))
         return {
             model: {name: float(price[name]) for name in ("input", "output")}
             for model, price in given.items()
         }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"ABSA_PRICES: {path} is not a price list ({error}); write "
             '{"my-model": {"input": 0.1, "output": 0.4}}, in US dollars per million tokens'

@@ -1,11 +1,31 @@
-"""Reading what a person writes: settings, prices. Apart from `files`, to be imported quickly."""
+"""Reading files without reading for ever: settings, prices, lines of answers.
+
+Apart from `files`, to be imported quickly.
+"""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 SMALL = 16_000_000
+
+
+def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file that may have an endless one.
+
+    Raises:
+        OSError: A line has more than 16 MB.
+    """
+    number = 0
+    while line := file.readline(SMALL + 1):
+        number += 1
+        if len(line) > SMALL:
+            reason = f"line {number} has more than {SMALL // 1_000_000} MB"
+            raise OSError(errno.EFBIG, reason, getattr(file, "name", "the input"))
+        yield line
 
 
 def read_small(path: Path) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from schemas.json_text import parse_json
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,7 +25,7 @@ def data_dir(name: str) -> Path:
 def read_json(relative: str) -> Any:
     """A JSON resource by its path below `resources/`, or None where there is none."""
     path = data_dir("resources") / relative
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return parse_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 _EXAMPLES = "\nExamples\n"

@@ -213,6 +213,18 @@ def episodes_in(found: Iterable[Item | None]) -> tuple[Episode, ...]:
     return tuple(Episode.model_validate(item.value) for item in found if item is not None)
 
 
+def require_readable(item: Item) -> None:
+    """Check an item of the store: an episode or an entry of the index.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is damaged.
+    """
+    if item.namespace[0] == EPISODES:
+        Episode.model_validate(item.value)
+    else:
+        _pointers(item)
+
+
 def advice_of(episode: Episode) -> Advice:
     """What an episode teaches."""
     kind: AdviceType = "consistency_anchor"

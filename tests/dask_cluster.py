@@ -56,6 +56,11 @@ class Cluster:
         worker.kill()
         worker.wait()
 
+    def kill_scheduler(self) -> None:
+        """Without a warning."""
+        self._scheduler.kill()
+        self._scheduler.wait()
+
     def close(self) -> None:
         # Killed, not asked: a worker whose scheduler ends at the same moment may never end itself.
         for process in (*self.workers, self._scheduler):

@@ -26,6 +26,7 @@ import pytest
 from dask_cluster import WORKER_KEY, Cluster
 from test_crash import FORKS, TIMINGS, _call, artefacts, lines
 
+from absa.runs.refusals import GOES_ON
 from absa.runs.watch import look
 
 HERE = Path(__file__).parent
@@ -286,3 +287,24 @@ def test_scheduler_that_is_not_there_is_said_within_ten_seconds(
     assert time.monotonic() - began < 15
     assert re.search(rf"--scheduler {re.escape(given)} cannot be reached", start.said())
     assert "Traceback" not in start.said()
+
+
+def test_scheduler_that_dies_is_one_message_and_the_run_goes_on_elsewhere(
+    server: Server, tmp_path: Path
+) -> None:
+    own = Cluster(tmp_path)
+    try:
+        own.add_worker()
+        data = write_data(tmp_path / "data.jsonl", "Orphan", 400)
+        start = Start(server, tmp_path, data, tmp_path / "run", *on(own))
+        wait_for(server, "Orphan", 100, start)
+        own.kill_scheduler()
+        assert start.wait() == 1
+    finally:
+        own.close()
+    said = [line for line in start.said().splitlines() if "samples," not in line]
+    gone = f"the Dask scheduler {own.address} is gone: start it again, or leave out --engine dask"
+    assert said == [f"absa: {gone}; {GOES_ON}"]
+    again = Start(server, tmp_path, data, tmp_path / "run")
+    assert again.wait() == 0, again.said()
+    assert [status for _, status in rows(tmp_path / "run")] == ["done"] * 400

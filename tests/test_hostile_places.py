@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from absa.backends.replay import ReplayBackend
 from absa.cli import run as command_line
 from absa.cli.options import MAX_CONCURRENCY
 from absa.config import SettingsError, load_settings
@@ -69,6 +71,25 @@ def test_an_endless_file_of_settings_or_prices_is_an_error() -> None:
         _own_prices(Path("/dev/zero"))
 
 
+def test_an_endless_line_is_an_error(tmp_path: Path) -> None:
+    with open("/dev/zero") as endless:
+        done = subprocess.run(
+            [sys.executable, "-m", "absa", "analyze", "-"],
+            stdin=endless,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert (done.returncode, done.stderr) == (2, "absa: <stdin>: line 1 has more than 16 MB\n")
+    answers = tmp_path / "traces.jsonl"
+    answers.write_text('{"uid": "u", "node": "ate", "output": {}}\n')
+    with answers.open("r+b") as sparse:
+        sparse.truncate(10**12)
+    with pytest.raises(InputError, match=r"traces\.jsonl: line 2 has more than 16 MB"):
+        ReplayBackend(str(answers))
+
+
 def test_a_column_mapping_that_is_a_text_is_an_error_of_the_data(tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     data.write_text('{"text": "Good soup."}\n')
@@ -105,6 +126,40 @@ def test_a_damaged_memory_is_named_with_its_remedy(
     message = capsys.readouterr().err
     assert message.startswith(f"absa: {file}")
     assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize("table", ["page", "value", "index"])
+def test_a_memory_that_is_damaged_ends_the_run_and_the_run_goes_on_without_the_damage(
+    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message: the samples are not to blame, so none is recorded as failed."""
+    data = tmp_path / "data.jsonl"
+    texts = ["Good soup.", "Good soup, bad service.", "Bad soup."]
+    data.write_text("".join(json.dumps({"text": text, "lang": "en"}) + "\n" for text in texts))
+    memory = {"condition": "on", "store": "sqlite", "path": tmp_path}
+    sets = [f"pipeline.memory.{name}={value}" for name, value in memory.items()]
+    options = [word for line in sets for word in ("--set", line)]
+    assert command_line(["run", str(data), "--out", str(tmp_path / "first"), *options]) == 0
+    file = tmp_path / FILE
+    with closing(sqlite3.connect(file, isolation_level=None)) as store:
+        if table == "value":
+            store.execute("UPDATE store SET value = '{}' WHERE prefix LIKE 'episodes%'")
+        if table == "index":
+            store.execute("UPDATE store SET value = '{}' WHERE prefix NOT LIKE 'episodes%'")
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if table == "page":
+        content = bytearray(file.read_bytes())
+        content[4096:] = b"\xff" * len(content[4096:])
+        file.write_bytes(content)
+    capsys.readouterr()
+    run = ["run", str(data), "--out", str(tmp_path / "second"), *options]
+    assert command_line(run) == (2 if table == "page" else 1)
+    complaints = [x for x in capsys.readouterr().err.splitlines() if x.startswith("absa: ")]
+    assert len(complaints) == 1
+    assert complaints[0].startswith(f"absa: {file}")
+    file.unlink()
+    assert command_line(run) == 0
+    assert "3 of 3 samples analysed, 0 failed" in capsys.readouterr().out
 
 
 def test_a_mistake_in_using_a_memory_is_not_called_damage(tmp_path: Path) -> None:

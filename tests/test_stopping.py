@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from openai_server import Response, fails, serve
 from test_runs import Fake, go, write_data
 
 from absa.backends.meter import USELESS_AFTER, Budget, Meter, Spent, StopRun
 from absa.cli.run import show_report
 from absa.config import load_settings
-from absa.runs import RunPlan, RunReport
+from absa.runs import RunPlan, RunReport, run
 from absa.runs.plan import SAME_COMMAND, Control
 from schemas.errors import BackendError
 
@@ -44,6 +46,38 @@ def test_agents_that_get_nothing_usable_stop_the_run_whatever_the_status(plan: R
     assert report.totals.failed <= USELESS_AFTER + WIDTH
     again = go(replace(plan, retry_failed=True))
     assert (again.exit_code, again.totals.done) == (0, SIZE)
+
+
+GATEWAYS = {
+    "html": Response(200, "<html>Sign in</html>"),
+    "empty": Response(200, ""),
+    "no choices": Response(200, {"choices": []}),
+    "400": fails(400),
+    "418": fails(418, "I am a teapot"),
+}
+
+
+@pytest.mark.parametrize("answer", GATEWAYS.values(), ids=GATEWAYS)
+def test_a_gateway_that_answers_nothing_usable_stops_the_run(
+    plan: RunPlan, answer: Response, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    with serve() as server:
+        server.rule = lambda _: answer
+        settings = {
+            **{"backend.kind": "openai", "backend.model": "m", "backend.base_url": server.url},
+            "backend.max_retries": 0,
+        }
+        report = asyncio.run(run(replace(plan, settings=load_settings(None, settings))))
+    assert report.status == "unfinished"
+    assert "calls of" in str(report.stopped_because)
+    assert "in a row" in str(report.stopped_because)
+    # The agents that ask at the same time each have a count of their own.
+    assert report.totals.failed <= USELESS_AFTER + WIDTH
+    agents = len({str(r["messages"][0]) for r in server.requests})
+    # A 400 may be about an option of the request, so each call is asked in simpler forms as well.
+    forms = 4 if answer.status == 400 else 1
+    assert len(server.requests) <= (USELESS_AFTER + WIDTH) * agents * forms
 
 
 def test_an_answer_in_between_closes_the_breaker() -> None:

@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from absa.small_files import bounded_lines
 from schemas.answers import read_answer
 from schemas.backend import Ask, Reply
 from schemas.errors import AnswerError, BackendError, InputError
+from schemas.json_text import parse_json
 
 Key = tuple[str, str, int]
 
@@ -56,12 +58,15 @@ class ReplayBackend:
     def _index(self) -> None:
         """Note where each answer stands; a later line replaces an earlier one."""
         offset = 0
-        with self._path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    key, seed = self._read_key(line, number)
-                    self._note(key, Place(offset, len(line), number, seed))
-                offset += len(line)
+        try:
+            with self._path.open("rb") as file:
+                for number, line in enumerate(bounded_lines(file), 1):
+                    if line.strip():
+                        key, seed = self._read_key(line, number)
+                        self._note(key, Place(offset, len(line), number, seed))
+                    offset += len(line)
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror}: not recorded answers") from error
 
     def _note(self, key: Key, place: Place) -> None:
         if place.seed == self._seed:
@@ -73,7 +78,7 @@ class ReplayBackend:
 
     def _read_key(self, line: bytes, number: int) -> tuple[Key, int | None]:
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             key = str(record["uid"]), str(record["node"]), int(record.get("turn") or 0)
             seed = record.get("seed")
             return key, None if seed is None else int(seed)
@@ -111,7 +116,7 @@ class ReplayBackend:
     def ask(self, question: Ask) -> Reply:
         """The recorded answer; a missing one is an error that names the node."""
         place = self._find(question)
-        record: dict[str, Any] = json.loads(os.pread(self._fd, place.length, place.offset))
+        record: dict[str, Any] = parse_json(os.pread(self._fd, place.length, place.offset))
         output = record.get("output")
         if not isinstance(output, dict):
             why = record.get("error") or "the recorded output is not an object"

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from nodes.assets import read_json
+from schemas.json_text import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class Servers:
         oldest = datetime.now(UTC).date() - _REMEMBERED
         found = {}
         try:
-            stored = json.loads(self._path.read_text(encoding="utf-8"))
+            stored = parse_json(self._path.read_text(encoding="utf-8"))
             for key, facts in stored.items():
                 _dialect(facts)
                 if date.fromisoformat(facts["found"]) >= oldest:

@@ -196,8 +196,9 @@ def _lines(path: str) -> Iterator[Given]:
 
 def _stdin() -> Iterator[Given]:
     """The lines of standard input as they come, so that a pipe that stays open is answered."""
-    raw = sys.stdin.buffer
-    for number, line in enumerate(iter(raw.readline, b""), start=1):
+    from absa.small_files import bounded_lines
+
+    for number, line in enumerate(bounded_lines(sys.stdin.buffer), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:

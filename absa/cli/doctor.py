@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import typer
 
 from absa.cli.options import ConfigOption, SetOption, console, print_json, settings_from
+from schemas.json_text import parse_json
 
 if TYPE_CHECKING:
     from schemas.backend import Ask
@@ -168,7 +169,7 @@ def _first_recorded(question: Ask, path: Path) -> Ask:
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             if line.strip():
-                record = json.loads(line)
+                record = parse_json(line)
                 uid, node, turn = record["uid"], record["node"], record.get("turn") or 0
                 return replace(question, uid=str(uid), node=str(node), turn=int(turn))
     raise InputError(f"{file}: no recorded answers in it")

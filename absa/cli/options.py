@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schemas.json_text import parse_json
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -84,5 +86,5 @@ def print_json(text: str) -> None:
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(json.loads(text), indent=2 if "\n" in text else None)
+        text = json.dumps(parse_json(text), indent=2 if "\n" in text else None)
     print_text(text)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from nodes.assets import data_dir
 from nodes.thresholds import reaches
+from schemas.json_text import parse_json
 
 FILE = "debate_thresholds.json"
 # Warning, the rate it looks at, whether a low rate is the bad one, and what to do about it.
@@ -41,7 +41,7 @@ _WATCHED = (
 def thresholds() -> dict[str, float]:
     """The thresholds as shipped."""
     text = (data_dir("configs") / FILE).read_text(encoding="utf-8")
-    found: dict[str, float] = json.loads(text)
+    found: dict[str, float] = parse_json(text)
     return found
 
 

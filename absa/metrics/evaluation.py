@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from absa.metrics.scorer import SCORER_VERSION
 from absa.runs.artefacts import OUTPUTS, SCORECARDS, write_json, write_lines
 from absa.runs.engine import MANIFEST
 from absa.runs.plan import RunError
+from schemas.json_text import parse_json
 from schemas.output import FinalOutput
 from schemas.sample import GoldAspect
 from schemas.settings import PipelineSettings, Settings
@@ -231,8 +231,8 @@ def _read_output(path: Path, line: str, number: int) -> FinalOutput:
 def _read_json(path: Path, line: str, number: int) -> dict[str, Any]:
     where = f"{path}:{number}" if number else str(path)
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(line)
+    except ValueError as error:
         raise RunError(f"{where}: not valid JSON: see absa verify") from error
     if not isinstance(found, dict):
         raise RunError(f"{where}: not a JSON object: see absa verify")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from nodes.assets import data_dir
+from schemas.json_text import parse_json
 
 Phrase = tuple[tuple[str, ...], float]
 
@@ -69,4 +69,4 @@ def parse(raw: Mapping[str, Any]) -> Lexicon:
 def lexicon(lang: str) -> Lexicon:
     """The lexicon of ``ko`` or ``en``."""
     path = data_dir("resources") / "lexicons" / f"{lang}.json"
-    return parse(json.loads(path.read_text(encoding="utf-8")))
+    return parse(parse_json(path.read_text(encoding="utf-8")))

@@ -22,6 +22,7 @@ from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
 from absa.offline.tagger import Candidate, Tagger, disjoint
 from absa.offline.windows import Windows
 from nodes.assets import data_dir
+from schemas.json_text import parse_json
 
 LANGUAGES = ("ko", "en")
 _CLIP = 1e-4
@@ -141,7 +142,7 @@ class Decision:
             ValueError: if it is none.
         """
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            raw = parse_json(path.read_text(encoding="utf-8"))
             raw.pop("bars", None)  # of single domains, which earlier versions had
             lists = {name: tuple(raw[name]) for name in ("weights", "domains", "quiet")}
             return cls(**{**raw, **lists})

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from absa.runs.artefacts import ERRORS, GATE_SUMMARY, OUTPUTS, SCORECARDS
 from absa.runs.engine import MANIFEST
+from schemas.json_text import parse_json
 from schemas.output import FinalOutput
 from schemas.settings import OverrideSettings, Settings
 
@@ -159,8 +160,8 @@ def _document(path: Path, problems: list[str], *, optional: bool = False) -> dic
             problems.append(f"{path.name} is missing")
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         problems.append(f"{path.name} cannot be read: {error}")
         return None
     if not isinstance(found, dict):
@@ -178,10 +179,10 @@ def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                found = json.loads(line)
+                found = parse_json(line)
                 if not isinstance(found, dict):
                     raise ValueError("not a JSON object")
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 problems.append(f"{path.name}, line {number} cannot be read: {error}")
                 continue
             yield found

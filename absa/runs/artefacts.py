@@ -13,6 +13,7 @@ from typing import Any
 from absa.files import replacing
 from absa.runs.journal import Journal, Part
 from nodes.thresholds import reaches
+from schemas.json_text import parse_json
 
 OUTPUTS = "outputs.jsonl"
 TRACES = "traces.jsonl"
@@ -37,7 +38,7 @@ def export(journal: Journal, out: Path) -> None:
     for name, part in _PARTS.items():
         write_lines(out / name, journal.lines(part))
     write_lines(out / ERRORS, journal.errors())
-    write_json(out / GATE_SUMMARY, gate_summary(json.loads(x) for x in journal.lines("gate")))
+    write_json(out / GATE_SUMMARY, gate_summary(parse_json(x) for x in journal.lines("gate")))
     _sync_directory(out)
 
 

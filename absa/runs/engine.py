@@ -33,6 +33,7 @@ from absa.runs.refusals import no_journal, not_stored, other_run
 from absa.runs.status import EVERY_S, StatusFile
 from schemas.backend import Backend
 from schemas.errors import InputError
+from schemas.json_text import parse_json
 from schemas.sample import Sample
 from schemas.settings import BackendSettings
 
@@ -160,7 +161,7 @@ class _Run:
             # In this order: a directory with an identity has an id.
             self._journal.note("run_id", uuid.uuid4().hex)
             self._journal.note("identity", self._identity)
-        elif lines := differences(noted, json.loads(json.dumps(self._identity))):
+        elif lines := differences(noted, parse_json(json.dumps(self._identity))):
             raise other_run(self._plan.out, lines, self._old_data(noted))
         return str(self._journal.recall("run_id"))
 

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from absa.backends.meter import Spent
 from absa.database import Database
+from schemas.json_text import parse_json
 
 FILE = "journal.db"
 Part = Literal["output", "traces", "gate", "scorecard"]
@@ -127,8 +128,8 @@ class Journal:
         if row is None:
             return None
         try:
-            return TypeAdapter(kind).validate_python(json.loads(row[0]), strict=kind is not Spent)
-        except (ValueError, TypeError, RecursionError) as error:
+            return TypeAdapter(kind).validate_python(parse_json(row[0]), strict=kind is not Spent)
+        except (ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise self._db.damaged(f"{key} of the run cannot be read ({reason})") from error
 

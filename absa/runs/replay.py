@@ -15,8 +15,10 @@ from absa.runs.engine import MANIFEST, run
 from absa.runs.identity import file_sha256
 from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.refusals import RunMismatch
+from absa.small_files import bounded_lines
 from schemas.backend import Backend
 from schemas.errors import InputError
+from schemas.json_text import parse_json
 from schemas.memory import Recall
 from schemas.settings import BackendSettings, Settings
 
@@ -48,7 +50,7 @@ class Recorded:
         if not path.is_file():
             raise NoRun(f"{directory} is no run directory: it has no {MANIFEST}")
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest = parse_json(path.read_text(encoding="utf-8"))
             settings, seeds = manifest["settings"], tuple(map(int, manifest["seeds"]))
         except (ValueError, KeyError, TypeError) as error:
             raise NoRun(f"{path}: not the manifest of a run ({error!r})") from error
@@ -194,6 +196,14 @@ def _write_samples(recorded: Recorded, out: Path) -> Path:
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        for line in lines:
-            yield json.loads(line)
+    with path.open("rb") as file:
+        for number, line in enumerate(bounded_lines(file), 1):
+            try:
+                record = parse_json(line)
+            except ValueError as error:
+                raise NoRun(
+                    f"{path}:{number}: not valid JSON ({error}): see absa verify"
+                ) from error
+            if not isinstance(record, dict):
+                raise NoRun(f"{path}:{number}: not a JSON object: see absa verify")
+            yield record

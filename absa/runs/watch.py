@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
+import zlib
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from absa.runs.pool import Worker
 from absa.runs.replay import NoRun
 from absa.runs.status import EVERY_S
 from absa.runs.status import FILE as STATUS
+from schemas.json_text import parse_json
 
 # A status this old is looked into: its process may have been killed.
 _STALE_S = 3 * EVERY_S
@@ -77,19 +78,21 @@ def latencies(directory: Path) -> dict[str, float]:
         uri = f"{(directory / JOURNAL).absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as journal:
             rows = journal.execute(sql, [_LATEST]).fetchall()
+        for (blob,) in rows:
+            for call in map(parse_json, unpack(blob)):
+                if not call["cached"]:
+                    by_node.setdefault(call["node"], []).append(call["latency_ms"])
+        return {node: median(times) for node, times in by_node.items()}
     except sqlite3.Error:  # written to at this moment, or about to be removed: next time
         return {}
-    for (blob,) in rows:
-        for call in map(json.loads, unpack(blob)):
-            if not call["cached"]:
-                by_node.setdefault(call["node"], []).append(call["latency_ms"])
-    return {node: median(times) for node, times in by_node.items()}
+    except (zlib.error, ValueError, TypeError, KeyError):  # damaged: `absa verify` says where
+        return {}
 
 
 def _told(directory: Path) -> Seen | None:
     """What the process of the run says; a status that cannot be read says nothing."""
     try:
-        status = json.loads((directory / STATUS).read_text(encoding="utf-8"))
+        status = parse_json((directory / STATUS).read_text(encoding="utf-8"))
         seen = _SEEN.validate_python({**status, "state": "running"})
     except (OSError, ValueError, TypeError):
         return None
@@ -107,7 +110,7 @@ def _is_alive(directory: Path) -> bool:
 def _recorded(path: Path) -> Seen:
     """What the manifest says; it knows no rate."""
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_text(encoding="utf-8"))
         counts, usage = manifest["counts"], manifest["usage"]
         totals = {
             "done": counts["done"],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 from absa.data.problems import BadLine, BadRowError, shown
 from absa.data.rows import RawAspect, RawSample, each_line
 from absa.data.source import Source
+from schemas.json_text import parse_json
 
 ROW_KEYS = frozenset(
     {"uid", "text", "lang", "domain", "split", "aspects", "label", "given_aspects"}
@@ -41,8 +41,8 @@ def read(source: Source) -> Iterator[RawSample | BadLine]:
 def parse_object(text: str) -> dict[str, object]:
     """Return the JSON object on a line, or raise `BadRowError`."""
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(text)
+    except ValueError as error:
         raise BadRowError(
             f"this is not valid JSON ({error}).", "Write one whole JSON object per line."
         ) from error
@@ -121,6 +121,6 @@ def _ignored(row: Mapping[str, object], known: frozenset[str], extras: frozenset
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(line), dict)
+    except ValueError:
         return False

@@ -8,7 +8,6 @@ with one uid (without uids: one text) make one sample; or only a sentence label.
 from __future__ import annotations
 
 import csv
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from absa.data.formats.jsonl import parse_aspects
 from absa.data.problems import BadLine, BadRowError, DataError, shown
 from absa.data.rows import RawAspect, RawSample
 from absa.data.source import Line, Source
+from schemas.json_text import parse_json
 
 # Column names that are understood without being told, the surest first.
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
@@ -276,8 +276,8 @@ def _parse_gold(
     if cell is None:
         return None
     try:
-        return parse_aspects(json.loads(cell), notes)
-    except (ValueError, RecursionError) as error:
+        return parse_aspects(parse_json(cell), notes)
+    except ValueError as error:
         raise BadRowError(
             "the aspects cell is not valid JSON.", 'Write [{"term": …, "polarity": …}].'
         ) from error

@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from absa.offline.features import word_classes
+from schemas.json_text import parse_json
 
 NAME = "en_adjectives.json"
 ABOUT = (
@@ -37,7 +38,7 @@ def derive(train: Path) -> list[str]:
     seen, named, parts = Counter[str](), Counter[str](), Counter[str]()
     for name in _FILES:
         for line in (train / name).read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
+            row = parse_json(line)
             seen.update(re.findall(r"[a-z]{3,}", row["text"].lower()))
             terms = {a["from"]: a["term"].lower() for a in row["aspects"] if a["term"]}.values()
             named.update(terms)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from absa.offline.sentiment import BIAS, LABELS, PolarityModel, unit
 from absa.offline.training import zonenet
 from absa.offline.views import view_of
 from absa.offline.zonenet import ZoneNet
+from schemas.json_text import parse_json
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -428,7 +428,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSONL file, packed or not."""
     content = path.read_bytes()
     text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
-    yield from map(json.loads, text.splitlines())
+    yield from map(parse_json, text.splitlines())
 
 
 def labelled(row: Mapping[str, Any], weight: float = 1.0) -> Labelled:

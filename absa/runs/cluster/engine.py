@@ -13,6 +13,7 @@ import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from distributed.comm import get_address_host
+from distributed.utils import silence_logging_cmgr
 
 from absa.runs.cluster.desk import Desk
 from absa.runs.cluster.job import Item, Job, VersionMismatch, job_of
@@ -35,6 +36,8 @@ _LOCAL = {
     # How many workers may die under a chunk before it is to blame.
     "distributed.scheduler.allowed-failures": 10,
 }
+# They write tracebacks about a lost connection, which the run reports in one line.
+_DASK_LOGGERS = ("distributed", "distributed.client")
 _LOOPBACK = "127.0.0.1"
 
 
@@ -83,6 +86,8 @@ class ClusterEngine:
         plan = self._plan
         if plan.scheduler is None:
             return await self._open_local()
+        for logger in _DASK_LOGGERS:
+            self._opened.enter_context(silence_logging_cmgr(logging.CRITICAL, logger))
         try:
             client = await self._opened.enter_async_context(
                 Client(plan.scheduler, asynchronous=True, timeout=_PATIENCE_S)
@@ -140,7 +145,7 @@ class _Chunks:
         under_way: set[asyncio.Task[None]] = set()
         try:
             while True:
-                threads = max(1, sum((await self._client.nthreads()).values()))
+                threads = max(1, await self._count_threads())
                 while len(under_way) < 2 * threads and (items := self._next(threads)):
                     under_way.add(asyncio.create_task(self._outcome(items)))
                 if not under_way:
@@ -154,6 +159,19 @@ class _Chunks:
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _count_threads(self) -> int:
+        try:
+            return sum((await self._client.nthreads()).values())
+        except OSError:
+            raise self._scheduler_gone() from None
+
+    def _scheduler_gone(self) -> RunError:
+        address = self._batch.plan.scheduler or "of this run"
+        return RunError(
+            f"the Dask scheduler {address} is gone: start it again, or leave out --engine dask; "
+            f"{GOES_ON}"
+        )
 
     def _next(self, threads: int) -> list[Item]:
         """The next chunk: smaller ones at the end, so that nobody is left with a long one."""
@@ -177,6 +195,6 @@ class _Chunks:
             await future.cancel()
             raise
         except CancelledError:
-            raise RunError(f"the scheduler is gone; {GOES_ON}") from None
+            raise self._scheduler_gone() from None
         except Exception as error:
             raise RunError(f"a worker failed: {error}; {GOES_ON}") from error

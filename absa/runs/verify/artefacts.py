@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from schemas.json_text import parse_json
 
 
 class Line(NamedTuple):
@@ -48,9 +49,9 @@ class Artefact:
             for number, line in enumerate(lines, 1):
                 start, offset = offset, offset + len(line)
                 try:
-                    record = json.loads(line)
+                    record = parse_json(line)
                     uid = record["uid"]
-                except (ValueError, KeyError, TypeError, RecursionError):
+                except (ValueError, KeyError, TypeError):
                     self.broken.append(
                         f"{self.path.name}:{number}: not a record (cut short or damaged)"
                     )
@@ -70,7 +71,7 @@ class Artefact:
 
     def of(self, uid: str) -> list[Line]:
         """The lines of a sample."""
-        return [Line(raw, json.loads(raw)) for raw in self.raw(uid)]
+        return [Line(raw, parse_json(raw)) for raw in self.raw(uid)]
 
     @property
     def order(self) -> bytes:

@@ -28,6 +28,7 @@ from absa.runs.verify.words import (
     some_of,
 )
 from absa.scorecard import scorecard
+from schemas.json_text import parse_json
 from schemas.output import FinalOutput
 from schemas.sample import GoldAspect, Sample
 from schemas.settings import AuxHfSettings
@@ -71,7 +72,7 @@ def same_scorecard(e: Evidence) -> Found:
     # A later version may count more; what this one counted must be right.
     whats = [
         f"{path} is {shown(one)}, the output gives {shown(other)}"
-        for path, one, other in differing(e.card, json.loads(json.dumps(made)), known_only=True)
+        for path, one, other in differing(e.card, parse_json(json.dumps(made)), known_only=True)
     ]
     if whats:
         yield "S1", f"{SCORECARDS}: {some_of(whats, '; ')}"

@@ -18,6 +18,7 @@ from absa.runs.artefacts import ERRORS, GATE, OUTPUTS, SCORECARDS, TRACES
 from absa.runs.journal import FILE, unpack
 from absa.runs.verify.artefacts import Artefact
 from absa.runs.verify.words import TOLERANCE, differing, mapping_of, number_of, shown
+from schemas.json_text import parse_json
 
 Problem = tuple[str | None, int | None, str]
 """A sample, its seed and what is wrong; no sample if it is about the run."""
@@ -256,7 +257,7 @@ def _same(raw: str, expected: str) -> bool:
 def _canonical_text(raw: str) -> str:
     try:
         # Pairs keep doubled keys; repr tells 1, 1.0 and true apart.
-        return repr(json.loads(raw, object_pairs_hook=tuple))
+        return repr(json.loads(raw, object_pairs_hook=tuple))  # noqa: TID251
     except (ValueError, RecursionError):
         return raw
 
@@ -267,7 +268,7 @@ def _canonical(value: Any) -> str:
 
 def _json(text: Any) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, TypeError, RecursionError):
         return None
 

@@ -11,6 +11,7 @@ from typing import Any
 from absa.metrics.evaluation import METRICS, TABLE, GoldError, evaluate, table
 from absa.runs.plan import RunError
 from absa.runs.verify.words import differing, shown, some_of
+from schemas.json_text import parse_json
 
 _AGAIN = "absa evaluate writes it again"
 
@@ -34,7 +35,7 @@ class MetricsCheck:
         if not self._files:
             return
         try:
-            made = json.loads(json.dumps(evaluate(self._directory)))
+            made = parse_json(json.dumps(evaluate(self._directory)))
         except (RunError, GoldError) as error:
             yield f"the scores cannot be computed again: {error}"
             return
@@ -49,7 +50,7 @@ class MetricsCheck:
     def _compare_json(self, made: dict[str, Any]) -> Iterator[str]:
         try:
             text = (self._directory / METRICS).read_text(encoding="utf-8")
-            recorded = json.loads(text)
+            recorded = parse_json(text)
         except (ValueError, RecursionError) as error:
             yield f"{METRICS}: not valid JSON ({error}); {_AGAIN}"
             return

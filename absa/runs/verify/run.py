@@ -72,6 +72,7 @@ from absa.runs.verify.words import (
 )
 from absa.scorecard import gold
 from schemas.errors import InputError
+from schemas.json_text import parse_json
 from schemas.output import FinalOutput
 from schemas.sample import Sample
 from schemas.settings import Settings
@@ -170,7 +171,7 @@ class _Verification:
 
     def _read_manifest(self) -> dict[str, Any]:
         try:
-            manifest = json.loads((self._dir / MANIFEST).read_text(encoding="utf-8"))
+            manifest = parse_json((self._dir / MANIFEST).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             self._say_early(f"{MANIFEST}: not valid JSON ({error}): the settings are not known")
             return {}
@@ -614,12 +615,12 @@ class _Verification:
         if not self._files[GATE].exists:
             return
         try:
-            recorded = json.loads(path.read_text(encoding="utf-8"))
+            recorded = parse_json(path.read_text(encoding="utf-8"))
             gate = self._files[GATE]
             made = gate_summary(line.record for uid in gate.uids for line in gate.of(uid))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             self._say(COUNTS, f"{GATE_SUMMARY} or {GATE}: cannot be read ({error})")
             return
-        for path_, one, other in differing(recorded, json.loads(json.dumps(made))):
+        for path_, one, other in differing(recorded, parse_json(json.dumps(made))):
             what = f"{GATE_SUMMARY}: {path_} is {shown(one)}, {GATE} gives {shown(other)}"
             self._say(COUNTS, what)
