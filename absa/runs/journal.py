@@ -185,7 +185,10 @@ class Journal:
         them fail, so they need new ones.
         """
         rows = self._db.read("SELECT uid, error FROM samples WHERE status = 'failed'")
-        answered = frozenset(uid for uid, error in rows if json.loads(error)["node"] is None)
+        try:
+            answered = frozenset(uid for uid, error in rows if parse_json(error)["node"] is None)
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._db.damaged(f"an error of a sample cannot be read ({error!r})") from error
         self._db.write("DELETE FROM samples WHERE status = 'failed'").result()
         return answered
 
