@@ -19,7 +19,7 @@ from test_crash import FORKS, IN_FLIGHT, Fork, Server, write_data
 
 from absa.backends import claims
 from absa.backends.cache import AnswerKeys, Answers, CachedBackend
-from absa.backends.claims import Claims
+from absa.backends.claims import Claim, Claims
 
 HERE = Path(__file__).parent
 SAMPLES = 40
@@ -69,7 +69,7 @@ def test_killed_run_costs_the_other_only_what_was_under_way(server: Server, tmp_
 
 
 def _hold(path: Path, key: str, ready: Any) -> None:
-    with Claims(path).held(key):
+    with Claim(Claims(path), key):
         ready.set()
         time.sleep(300)
 
@@ -80,12 +80,13 @@ def test_claim_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
     holder.start()
     assert ready.wait(60)
     with closing(Claims(tmp_path / "claims")) as mine:
-        assert not mine._take("key")
-        assert mine._take("another key")
-        holder.kill()
-        holder.join()
-        begun = time.monotonic()
-        with mine.held("key"):
+        with Claim(mine, "key") as claim, Claim(mine, "another key") as another:
+            assert (claim.is_held, another.is_held) == (False, True)
+            holder.kill()
+            holder.join()
+            begun = time.monotonic()
+            claim.wait_in_thread()
+            assert claim.is_held
             assert time.monotonic() - begun < 5
 
 

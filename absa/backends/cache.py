@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Container
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from absa.backends.claims import Claims
+from absa.backends.claims import Claim, Claims
 from absa.backends.likelihood import named
 from absa.database import Database, StorageError
 from schemas.answers import Answer, read_answer
@@ -129,16 +128,9 @@ class Answers:
         """To be held while this question is looked up or asked, in this process."""
         return self._under_way.setdefault(key, asyncio.Lock())
 
-    def claim(self, key: str) -> AbstractContextManager[None]:
-        """To be held while this question is asked: other processes wait for its answer.
-
-        Whoever gets the claim looks for the answer once more.
-        """
-        return self._claims.held(key) if self._claims else nullcontext()
-
-    def aclaim(self, key: str) -> AbstractAsyncContextManager[None]:
-        """The same in an event loop."""
-        return self._claims.aheld(key) if self._claims else nullcontext()
+    def claim(self, key: str) -> Claim:
+        """To be held while this question is asked: other processes wait for its answer."""
+        return Claim(self._claims, key)
 
     def get(self, key: str, owner: str, uid: str) -> tuple[bool, str] | None:
         """The reply as text, and whether `owner` paid for it; None if it has to be asked for."""
@@ -174,10 +166,12 @@ class CachedBackend:
     def ask(self, question: Ask) -> Reply:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._keys.key(question), self._keys.owner(question)
-        if (reply := self._recall(question, key, owner)) is not None:
-            return reply
-        with self._answers.claim(key):
-            if (reply := self._recall(question, key, owner)) is not None:
+        with self._answers.claim(key) as claim:
+            reply = self._recall(question, key, owner)
+            if reply is None and not claim.is_held:
+                claim.wait_in_thread()
+                reply = self._recall(question, key, owner)
+            if reply is not None:
                 return reply
             reply = self._inner.ask(question)
             if (text := write_reply(question, reply)) is not None:
@@ -188,10 +182,12 @@ class CachedBackend:
         """The remembered answer, or a new one that is remembered."""
         key, owner = self._keys.key(question), self._keys.owner(question)
         async with self._answers.under_way(key):
-            if (reply := self._recall(question, key, owner)) is not None:
-                return reply
-            async with self._answers.aclaim(key):
-                if (reply := self._recall(question, key, owner)) is not None:
+            with self._answers.claim(key) as claim:
+                reply = self._recall(question, key, owner)
+                if reply is None and not claim.is_held:
+                    await claim.wait()
+                    reply = self._recall(question, key, owner)
+                if reply is not None:
                     return reply
                 reply = await self._inner.aask(question)
                 if (text := write_reply(question, reply)) is not None:

@@ -11,10 +11,10 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Self
 
 # The first pause before another look, and the longest one.
 _FIRST_S, _LONGEST_S = 0.005, 0.1
@@ -33,48 +33,65 @@ class Claims:
         """Give up all claims."""
         os.close(self._fd)
 
-    @contextmanager
-    def held(self, key: str) -> Iterator[None]:
-        """Claim a question, after whoever has claimed it; for threads."""
-        is_held = self._take(key)
-        for pause in () if is_held else _pauses():
-            time.sleep(pause)
-            if is_held := self._take(key):
-                break
+    def take(self, byte: int) -> bool:
+        """Claim a question, unless another process has."""
         try:
-            yield
-        finally:
-            if is_held:
-                self._release(key)
-
-    @asynccontextmanager
-    async def aheld(self, key: str) -> AsyncIterator[None]:
-        """Claim a question, after whoever has claimed it."""
-        is_held = self._take(key)
-        for pause in () if is_held else _pauses():
-            await asyncio.sleep(pause)
-            if is_held := self._take(key):
-                break
-        try:
-            yield
-        finally:
-            if is_held:
-                self._release(key)
-
-    def _take(self, key: str) -> bool:
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
         except (BlockingIOError, PermissionError):
             return False
         except OSError:  # a file system without locks: ask, at worst twice
             return True
         return True
 
-    def _release(self, key: str) -> None:
+    def release(self, byte: int) -> None:
+        """Give up the claim on a question."""
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _byte(key))
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, byte)
         except OSError:  # where there are no locks there is none to release
             return
+
+
+class Claim:
+    """The claim on one question while it is looked up and asked.
+
+    Entering takes it if it is free. Whoever does not get it (`is_held`) looks whether the answer is
+    there all the same, waits if not, and looks again.
+    """
+
+    def __init__(self, claims: Claims | None, key: str) -> None:
+        """Without `claims` this process is alone, and holds every claim."""
+        self._claims = claims
+        self._byte = _byte(key) if claims else 0
+        self.is_held = True
+
+    def __enter__(self) -> Self:
+        """Take it if it is free."""
+        self.is_held = self._take()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give it up."""
+        if self._claims and self.is_held:
+            self._claims.release(self._byte)
+
+    async def wait(self) -> None:
+        """Wait until it is free and take it, or until patience is at an end."""
+        for pause in _pauses():
+            await asyncio.sleep(pause)
+            if self._take():
+                self.is_held = True
+                return
+
+    def wait_in_thread(self) -> None:
+        """The same outside an event loop."""
+        for pause in _pauses():
+            time.sleep(pause)
+            if self._take():
+                self.is_held = True
+                return
+
+    def _take(self) -> bool:
+        return self._claims is None or self._claims.take(self._byte)
 
 
 def _byte(key: str) -> int:

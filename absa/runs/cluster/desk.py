@@ -251,11 +251,13 @@ class Desk:
             async with answers.under_way(key):
                 if calling.done():  # nobody waits for it any more
                     return
-                if not again and self._give(peer, number, asked):
-                    return
-                async with answers.aclaim(key):
+                with answers.claim(key) as claim:
                     if not again and self._give(peer, number, asked):
                         return
+                    if not claim.is_held:
+                        await claim.wait()
+                        if not again and self._give(peer, number, asked):
+                            return
                     async with self._slots:
                         what, reply_to, facts = await self._call(peer, number, calling)
                     if what == "dropped":
