@@ -18,8 +18,7 @@ from absa.backends import make_backend
 from absa.config import load_settings
 from absa.demos import Demos
 from absa.memory import open_memory
-from graph import build
-from graph.build import Graph
+from graph import Graph, build
 from schemas import answers, human, memory, output, records
 from schemas.backend import Backend
 from schemas.output import FinalOutput

@@ -14,8 +14,7 @@ from langsmith import tracing_context
 from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
 from absa.config import load_settings
-from graph import build, build_switchable
-from graph.build import Graph
+from graph import Graph, build, build_switchable
 from nodes.assets import data_dir
 from nodes.morphemes import kiwi
 from schemas.settings import MemorySettings, PipelineSettings

@@ -1,5 +1,31 @@
-"""The wiring, and nothing else: which node follows which."""
+"""The wiring: which node follows which. One file per protocol holds its table of edges."""
 
-from graph.build import build, build_switchable
+from typing import Any
 
-__all__ = ["build", "build_switchable"]
+from graph.compile import Graph, compile_table
+from graph.debate import debate, variants
+from graph.wiring import Wiring, wiring
+from schemas.backend import Backend
+from schemas.settings import PipelineSettings
+
+__all__ = ["Graph", "Wiring", "build", "build_switchable", "wiring"]
+
+
+def build(pipeline: PipelineSettings, backend: Backend, **options: Any) -> Graph:
+    """The graph of these settings; `Wiring.compile` explains the options."""
+    return wiring(pipeline).compile(backend=backend, **options)
+
+
+def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
+    """All parts of the debate behind conditional edges that read the run's context.
+
+    This is the graph that Studio offers.
+    """
+    return compile_table(
+        debate(pipeline, switchable=True),
+        pipeline,
+        backend,
+        name=name,
+        interactive=True,
+        switchable_to=variants(pipeline),
+    )

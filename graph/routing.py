@@ -1,14 +1,15 @@
-"""Which node comes next. Routers are pure: of the settings, or of a field of the state.
+"""Routers and conditions: pure functions that say which node comes next.
 
-The toggles are read here and nowhere else. A graph that is built for fixed settings calls these
-functions once, and its drawing has only the edges they name; the switchable graph calls them in
-every run.
+A switch reads the settings, a condition or a router the state of one text too. They read fields,
+never prose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import get_args
+
+from langgraph.types import Send
 
 from nodes.arbiter import undecided
 from nodes.human_review import doubts_of_state
@@ -16,26 +17,12 @@ from schemas.records import Verdict
 from schemas.settings import PipelineSettings
 from schemas.state import State
 
-REVIEWERS = ("ate_review", "atsa_review")
-CONFLICT_REVIEWERS = ("review_a", "review_b", "review_c")
+Switch = Callable[[PipelineSettings], bool]
+
 OVERRIDES: tuple[Verdict, ...] = ("add", "flip", "drop")
 SKIPS: tuple[Verdict, ...] = tuple(v for v in get_args(Verdict) if v not in OVERRIDES)
-HUMAN_REVIEW = "human_review"
-LAST = ("moderator", "finalize")
 # The debate spoke of no aspect at all.
 NO_VERDICT = "none"
-
-Next = Sequence[str]
-
-
-def after_intake(p: PipelineSettings) -> Next:
-    """Stage 1 in parallel, with ATE where aspects have to be found."""
-    return ("atsa", "validator") if p.enable_validator else ("atsa",)
-
-
-def finding_aspects(state: State) -> list[str]:
-    """To ATE, or past it where the user gave the aspects."""
-    return ["ate"] if state.get("given_aspects") is None else []
 
 
 def has_memory(p: PipelineSettings) -> bool:
@@ -43,86 +30,91 @@ def has_memory(p: PipelineSettings) -> bool:
     return p.memory.condition != "off"
 
 
-def verdicts(p: PipelineSettings, *, switchable: bool) -> list[Verdict]:
-    """What the gate can come to: a verdict that can never be given is not in the graph."""
-    absent: set[Verdict] = set()
-    if p.memory.condition != "on":
-        absent.add("contradictory_memory")
-    if not (switchable or p.debate_override.allow_drop):
-        absent.add("drop")
-    return [v for v in (*SKIPS, *OVERRIDES) if v not in absent]
+def uses_memory(p: PipelineSettings) -> bool:
+    """Whether what memory holds can change anything."""
+    return p.memory.condition == "on"
 
 
-def after_stage1(p: PipelineSettings) -> Next:
-    """Into the debate, if there is one."""
-    return (p.debate.order[0],) if p.enable_debate else after_debate(p)
+def has_validator(p: PipelineSettings) -> bool:
+    """Whether the Validator looks for risks."""
+    return p.enable_validator
 
 
-def after_debate(p: PipelineSettings) -> Next:
-    """To the reviewers, in parallel."""
-    return REVIEWERS if p.enable_stage2 else before_output(p)
+def has_debate(p: PipelineSettings) -> bool:
+    """Whether a debate is held."""
+    return p.enable_debate
 
 
-def after_reviewers(p: PipelineSettings) -> Next:
-    """The Validator looks again, if it looked at all."""
-    return ("validator_review",) if p.enable_validator else ("apply_reviews",)
+def has_stage2(p: PipelineSettings) -> bool:
+    """Whether Stage 1 is reviewed."""
+    return p.enable_stage2
 
 
-def after_apply(p: PipelineSettings) -> Next:
-    """Through the gate, if there was a debate that may override."""
-    gated = p.enable_debate and p.enable_debate_override
-    return ("override_gate",) if gated else ("adopt",)
+def has_validator_review(p: PipelineSettings) -> bool:
+    """Whether the Validator looks a second time."""
+    return p.enable_stage2 and p.enable_validator
 
 
-def before_output(p: PipelineSettings) -> Next:
-    """The Moderator has the last word, or nobody; only a debate has one."""
-    return ("moderator",) if p.protocol == "debate" and p.enable_moderator else ("finalize",)
+def has_gate(p: PipelineSettings) -> bool:
+    """Whether the debate may override what the reviews left."""
+    return p.enable_stage2 and p.enable_debate and p.enable_debate_override
+
+
+def may_drop(p: PipelineSettings) -> bool:
+    """Whether the debate may drop an aspect."""
+    return p.debate_override.allow_drop
+
+
+def has_moderator(p: PipelineSettings) -> bool:
+    """Whether the Moderator's rules decide the label."""
+    return p.enable_moderator
+
+
+def asks_arbiter(p: PipelineSettings) -> bool:
+    """Whether a model decides about tuples without a majority."""
+    return p.conflict_review.arbiter == "llm"
 
 
 def may_ask(p: PipelineSettings) -> bool:
-    """Whether a person can be asked at all: one call, or a vote, leaves nobody in conflict."""
+    """Whether a person can be asked at all. One call, or a vote, cannot leave a conflict."""
     if p.human_review == "on_conflict":
         debated = p.protocol == "debate" and (p.enable_debate or p.enable_stage2)
         return debated or p.protocol == "conflict_review"
     return p.human_review == "always"
 
 
-def past_person(state: State, p: PipelineSettings, follow: Next) -> list[str]:
-    """To the nodes that follow; to a person first, if the last one is next and there is a doubt."""
-    is_last = any(node in LAST for node in follow)
-    return [HUMAN_REVIEW] if is_last and doubts_of_state(state, p) else list(follow)
+def is_doubtful(state: State, p: PipelineSettings) -> bool:
+    """Whether a person is to be asked about this text."""
+    return bool(doubts_of_state(state, p))
 
 
-def next_round(state: State, p: PipelineSettings) -> str:
+def searches_aspects(state: State, p: PipelineSettings) -> bool:
+    """Whether ATE has to find the aspects, or the user gave them."""
+    return state.get("given_aspects") is None
+
+
+def next_round(state: State, p: PipelineSettings) -> list[str]:
     """After the last speaker of a round: another round, or the judge."""
     held = len(state["turns"]) // len(p.debate.order)
-    return p.debate.order[0] if held < p.debate.rounds else "judge"
+    return [p.debate.order[0] if held < p.debate.rounds else "judge"]
 
 
-def after_gate(state: State) -> list[str]:
-    """To the nodes of the verdicts that were given; each verdict has an edge of its own."""
+def after_gate(state: State, p: PipelineSettings) -> list[str]:
+    """The verdicts that were given; each has an edge of its own."""
     return list(dict.fromkeys(r.verdict for r in state["gate_verdicts"])) or [NO_VERDICT]
 
 
-def after_merge(state: State) -> list[str]:
-    """To the reviewers, in parallel, if anything is in doubt."""
-    return list(CONFLICT_REVIEWERS) if _in_doubt(state) else ["finalize"]
+def after_merge(state: State, p: PipelineSettings) -> list[str]:
+    """To the reviewers (past memory, which advises them) if a tuple is flagged."""
+    flagged = state["conflict_flags"] or state["validator_risks"]
+    return ["recall" if flagged else "agreed"]
 
 
-def after_merge_with_memory(state: State) -> str:
-    """The same past memory, which advises the reviewers."""
-    return "recall" if _in_doubt(state) else "finalize"
-
-
-def _in_doubt(state: State) -> bool:
-    return bool(state["conflict_flags"] or state["validator_risks"])
-
-
-def after_votes(state: State) -> str:
+def after_votes(state: State, p: PipelineSettings) -> list[str]:
     """To the model, if the votes leave a tuple open."""
-    return "arbiter" if undecided(state) else "finalize"
+    return ["arbiter" if undecided(state) else "human_review"]
 
 
-def verdict_node(verdict: str) -> str:
-    """The node that a verdict leads to."""
-    return f"apply_{verdict}" if verdict in OVERRIDES else f"skip_{verdict}"
+def all_calls(state: State, p: PipelineSettings) -> list[Send]:
+    """To `extract`, once for every call of a vote, side by side."""
+    return [Send("extract", {**state, "call_number": n}) for n in range(p.vote_calls)]

@@ -7,29 +7,25 @@ the loop, since rules take microseconds.
 from __future__ import annotations
 
 import asyncio
-import threading
+import inspect
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.runtime import get_runtime
-from langgraph.store.base import BaseStore, Item
-from langgraph.types import interrupt
+from langchain_core.runnables.config import set_config_context
+from langgraph.runtime import Runtime, get_runtime
 from pydantic import BaseModel, TypeAdapter
 
-from nodes import human_review, memory
-from nodes.agent import Agent, Update
-from nodes.human_answer import read_answer
+from graph.table import Rule
+from nodes.agent import Agent, Update, Variants
 from schemas.backend import Backend
 from schemas.context import RunContext
-from schemas.errors import InputError
-from schemas.human import HumanAnswer
-from schemas.memory import Recall
-from schemas.settings import MemorySettings, PipelineSettings
-from schemas.state import FinishUpdate, State
+from schemas.errors import InputError, WiringError
+from schemas.settings import PipelineSettings
+from schemas.state import STATE_KEYS, State
 
 _HINTS = get_type_hints(State)
 _ADAPTERS = {key: TypeAdapter(hint) for key, hint in _HINTS.items()}
@@ -97,164 +93,107 @@ def typed(state: Mapping[str, Any]) -> State:
 
 
 class RuleStep(Runnable[State, Any]):
-    """A rule: a pure function of the state and the settings."""
+    """A rule: a function of the state, or of the state and the settings."""
 
-    def __init__(self, rule: Callable[..., Any], settings: SettingsInForce | None = None) -> None:
-        """Wrap `rule(state)`, or `rule(state, pipeline)` where settings are given."""
-        self.name = rule.__name__
+    def __init__(self, rule: Rule, settings: SettingsInForce, keys: Collection[str]) -> None:
+        """Run `rule`; the update of a user's own rule may write only these `keys`."""
+        self.name = rule.name
         self._rule = rule
         self._settings = settings
+        self._keys = keys
+        self._is_async = inspect.iscoroutinefunction(rule.function)
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the rule."""
-        state = typed(input)
-        return self._rule(state, self._settings()) if self._settings else self._rule(state)
+        if self._is_async:
+            return asyncio.run(self._awaited(input))
+        return self._checked(self._call(input))
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Run the rule in the loop: it does no I/O."""
+        """Run the rule in the loop; in a thread, if it may block."""
+        if self._is_async:
+            return await self._awaited(input)
+        if self._rule.blocking:
+            return await asyncio.to_thread(self.invoke, input)
         return self.invoke(input)
+
+    async def _awaited(self, state: State) -> Any:
+        return self._checked(await self._call(state))
+
+    def _call(self, input: State) -> Any:
+        state = typed(input)
+        try:
+            if self._rule.takes_settings:
+                return self._rule.function(state, self._settings())
+            return self._rule.function(state)
+        except KeyError as error:
+            (key,) = error.args
+            if key in STATE_KEYS and key not in state:
+                raise WiringError(
+                    f"the node {self.name!r} reads {key!r} from the state, and no node before it "
+                    "wrote that key: put the node that writes it back in, or move this one"
+                ) from error
+            raise
+
+    def _checked(self, update: Any) -> Any:
+        if not self._rule.own:
+            return update
+        if not isinstance(update, Mapping):
+            raise WiringError(
+                f"the node {self.name!r} returned {type(update).__name__}: a node returns a "
+                "dictionary, the update of the state"
+            )
+        # LangGraph would drop these silently.
+        if unknown := [key for key in update if key not in self._keys]:
+            raise WiringError(
+                f"the node {self.name!r} returned {', '.join(map(repr, unknown))}, which the state "
+                f"does not have{nearest(unknown[0], self._keys)}; a new key is declared with "
+                f"writes={{{unknown[0]!r}: type}}"
+            )
+        return update
 
 
 class RouteStep(Runnable[State, Any]):
-    """A router: reads fields, names the next node or nodes."""
+    """A router: reads the state, names the next node or nodes."""
 
-    def __init__(self, router: Callable[[State], Any]) -> None:
-        """Wrap `router(state)`."""
-        self.name = getattr(router, "__name__", "route")
+    name = "route"
+
+    def __init__(self, router: Callable[[State, PipelineSettings], Any], settings: Any) -> None:
+        """Wrap `router(state, pipeline)`."""
         self._router = router
+        self._settings = settings
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Choose."""
-        return self._router(typed(input))
+        if not self._settings.switchable:
+            return self._router(typed(input), self._settings())
+        # Not `get_runtime()`: there is none where a state is edited by hand.
+        with set_config_context(config or {}) as run:
+            runtime: Runtime[RunContext] | None = run.run(get_runtime, RunContext)
+        context = runtime.context if runtime else None
+        return self._router(typed(input), self._settings.under(context))
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
         """Choose in the loop."""
-        return self.invoke(input)
+        return self.invoke(input, config)
 
 
-class HumanStep(Runnable[State, Any]):
-    """`human_review`: a person is shown what the last rule would give, and asked about it."""
-
-    name = "human_review"
-
-    def __init__(
-        self,
-        last: Callable[[State, PipelineSettings], FinishUpdate],
-        settings: SettingsInForce,
-        *,
-        interactive: bool,
-    ) -> None:
-        """Ask about the output of `last`; without a person at hand, leave it pending."""
-        self._last = last
-        self._settings = settings
-        self._interactive = interactive
-
-    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Ask until the answer can be used: every try is an interrupt of its own."""
-        state, pipeline = typed(input), self._settings()
-        if not self._interactive:
-            return human_review.pending(state, pipeline)
-        draft = self._last(state, pipeline)["output"]
-        question = human_review.question(state, pipeline, draft)
-        while True:
-            said = interrupt(question.model_dump(mode="json"), response_schema=_ANSWER_SCHEMA)
-            answer, problems = read_answer(said, draft)
-            if answer is not None:
-                return {"persons_word": human_review.answered(answer, question.reasons)}
-            question = question.model_copy(update={"problems": tuple(problems)})
-
-    async def ainvoke(
-        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Any:
-        """Ask in the loop: waiting is done by the graph, not here."""
-        return self.invoke(input)
-
-
-# Plain JSON schema, not the model: LangGraph would raise for an answer that does not fit it.
-_ANSWER_SCHEMA = HumanAnswer.model_json_schema()
-
-
-class _StoreStep(Runnable[State, Any]):
-    """A node that speaks with LangGraph's store; in async runs from a thread, as stores allow."""
-
-    def __init__(self, settings: SettingsInForce) -> None:
-        """Take the settings in force."""
-        self._settings = settings
-
-    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Read and write now."""
-        store = get_runtime().store
-        assert store is not None, "a graph with memory is compiled with a store"
-        return self._act(typed(input), self._settings().memory, store)
-
-    async def ainvoke(
-        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Any:
-        """Read and write in a thread."""
-        return await asyncio.to_thread(self.invoke, input)
-
-    @abstractmethod
-    def _act(self, state: State, settings: MemorySettings, store: BaseStore) -> Any:
-        """The update of the state."""
-
-
-class RecallStep(_StoreStep):
-    """`recall`: what memory holds for a case like this one."""
-
-    name = "recall"
-
-    def _act(self, state: State, settings: MemorySettings, store: BaseStore) -> Any:
-        assert settings.condition != "off", "without memory there is no such node"
-        if (recorded := state.get("memory_recall")) is not None:
-            # A recorded run that is decided again: what memory holds by now is another matter.
-            return {"memory_recall": recorded.model_copy(update={"condition": settings.condition})}
-        signature, sample = memory.signature_of_state(state), memory.sample_id(state["text"])
-        places = memory.best(
-            cast("list[Item | None]", store.batch(memory.index_reads(signature))),
-            signature,
-            sample=sample,
-            split=state["split"],
-            any_split=settings.allow_eval_writes,
-        )
-        episodes = memory.episodes_in(cast("list[Item | None]", store.batch(places)))
-        recall = Recall(
-            condition=settings.condition,
-            sample=sample,
-            signature=signature,
-            episodes=episodes,
-            advice=tuple(memory.advice_of(e) for e in episodes),
-        )
-        return {"memory_recall": recall}
-
-
-class RememberStep(_StoreStep):
-    """`remember`: the finished case becomes an episode."""
-
-    name = "remember"
-    # The index is read, changed and written: one at a time.
-    _lock = threading.Lock()
-
-    def _act(self, state: State, settings: MemorySettings, store: BaseStore) -> Any:
-        split, recall = state["split"], state.get("memory_recall")
-        # What was recalled for this text is not kept for the next one on the thread.
-        done = {"memory_recall": None, "split": None}
-        if recall is None or not memory.may_write(split, any_split=settings.allow_eval_writes):
-            return done
-        episode = memory.episode_of(state["output"], recall.signature, split, time.time_ns())
-        with self._lock:
-            known, indexed = cast("list[Item | None]", store.batch(memory.reads(episode)))
-            store.batch(memory.writes(episode, known, indexed))
-        return done
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint at the name that was probably meant, for the end of a sentence."""
+    close = get_close_matches(name, list(names), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class AgentStep(Runnable[State, Any]):
     """An agent: one question to the backend."""
 
-    def __init__(self, agent: Agent[Any], backend: Backend, settings: SettingsInForce) -> None:
+    def __init__(
+        self, agent: Agent[Any] | Variants, backend: Backend, settings: SettingsInForce
+    ) -> None:
         """Let `backend` answer for `agent`."""
         self.name = agent.name
         self._agent = agent
@@ -264,24 +203,28 @@ class AgentStep(Runnable[State, Any]):
     def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Ask and wait."""
         state = typed(input)
-        question = self._agent.question(state, self._settings())
+        pipeline = self._settings()
+        agent = self._agent.under(pipeline)
+        question = agent.question(state, pipeline)
         start = time.perf_counter()
         reply = self._backend.ask(question)
-        return _told(self._agent.take(state, question, reply, _ms_since(start)))
+        return _streamed(agent.take(state, question, reply, _ms_since(start)))
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
         """Ask and let others go on."""
         state = typed(input)
-        question = self._agent.question(state, self._settings())
+        pipeline = self._settings()
+        agent = self._agent.under(pipeline)
+        question = agent.question(state, pipeline)
         start = time.perf_counter()
         reply = await self._backend.aask(question)
-        return _told(self._agent.take(state, question, reply, _ms_since(start)))
+        return _streamed(agent.take(state, question, reply, _ms_since(start)))
 
 
-def _told(update: Update) -> Update:
-    """The update, its answer told to whoever listens with `stream_mode="custom"`.
+def _streamed(update: Update) -> Update:
+    """The update; its answer is also written to `stream_mode="custom"`.
 
     LangGraph's server streams the keys of the output only: its `updates` hold no agent's answer.
     """

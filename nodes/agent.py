@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import BaseModel, TypeAdapter
 
 from nodes import assets
-from schemas.answers import Answer, read_answer
+from schemas.answers import as_answer, read_answer
 from schemas.backend import Ask, Reply
 from schemas.errors import AnswerError, BackendError
 from schemas.records import CallRecord
 from schemas.settings import PipelineSettings
 from schemas.state import State
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=BaseModel)
 Update = dict[str, Any]
 Examples = tuple[tuple[str, str], ...]
 
@@ -29,16 +32,32 @@ def _first_turn(_: State) -> int:
 
 @dataclass(frozen=True)
 class Agent(Generic[A]):
-    """An agent: what it is asked for, what it sees, where its answer goes."""
+    """An agent: a node that asks the backend one question.
+
+    `Agent("sarcasm", prompt="Say whether …", sees=("stage1_result",), answer=Sarcasm)` is all that
+    an agent of your own needs. Its answer, a pydantic model, stands in `state["answers"]` under its
+    name, and in the output's `meta.answers`. With `shared=True` the debate's later speakers see it.
+
+    `prompt` is the text of the prompt, a `Path` to a Markdown file, or the name of a shipped prompt
+    (default: the agent's name). `sees` names the state keys that the agent is shown besides the
+    text; shipped agents use a function instead. `writes` is the state key that takes the answer;
+    `update` computes something else for it.
+    """
 
     name: str
     answer: type[A]
-    sees: Callable[[State, PipelineSettings], Mapping[str, Any]]
-    update: Callable[[State, A], Update]
+    sees: Sequence[str] | Callable[[State, PipelineSettings], Mapping[str, Any]] = ()
+    prompt: str | Path | None = None
+    shared: bool = False
+    writes: str | None = None
+    update: Callable[[State, A], Update] | None = None
     turn: Callable[[State], int] = _first_turn
-    prompt: str | None = None
     temperature: Callable[[PipelineSettings], float | None] = lambda pipeline: None
     repeats: bool = False
+
+    def under(self, pipeline: PipelineSettings) -> Agent[A]:
+        """The agent under these settings: this one."""
+        return self
 
     def question(self, state: State, pipeline: PipelineSettings) -> Ask:
         """The question for this state. Prompt and examples come first and never change."""
@@ -48,29 +67,36 @@ class Agent(Generic[A]):
             "domain": state["domain"],
             "demos": state["demos"],
             "given_aspects": state.get("given_aspects"),
-            **self.sees(state, pipeline),
+            **self._view(state, pipeline),
         }
-        name = self.prompt or self.name
-        system, examples, user = assets.prompt(name), assets.examples(name), render(inputs)
+        source = self.prompt or self.name
+        system, examples, user = assets.prompt(source), assets.examples(source), render(inputs)
+        turn = self.turn(state) if self.writes else _calls_of(self.name, state)
         return Ask(
             node=self.name,
-            turn=self.turn(state),
+            turn=turn,
             uid=state["uid"],
             system=system,
             user=user,
             prompt_sha256=_sha256(system, examples, user),
             inputs=inputs,
-            answer=self.answer,
+            answer=as_answer(self.answer),
             examples=examples,
-            seed_offset=self.turn(state) if self.repeats else 0,
+            seed_offset=turn if self.repeats else 0,
             temperature=self.temperature(pipeline),
         )
+
+    def _view(self, state: State, pipeline: PipelineSettings) -> Mapping[str, Any]:
+        if callable(self.sees):
+            return self.sees(state, pipeline)
+        values = cast("Mapping[str, Any]", state)
+        return {key: _PLAIN.dump_python(values.get(key), mode="json") for key in self.sees}
 
     def take(self, state: State, question: Ask, reply: Reply, elapsed_ms: float) -> Update:
         """The state's update from a reply; a reply that cannot be read is a failure on record."""
         output = encodable(dict(reply.output))
         try:
-            answer, notes = read_answer(self.answer, output)
+            answer, notes = read_answer(question.answer, output)
         except AnswerError as error:
             raise BackendError(
                 f"{self.name}: {error}",
@@ -94,10 +120,35 @@ class Agent(Generic[A]):
             attempts=reply.attempts,
         )
         key = f"{self.name}#{question.turn}"
-        update = {"calls": {key: record}, **self.update(state, answer)}
+        update = {"calls": {key: record}, **self._own_update(state, cast(A, answer))}
         if "memory" in question.inputs:
             update["memory_injections"] = [*state["memory_injections"], key]
         return update
+
+    def _own_update(self, state: State, answer: A) -> Update:
+        if self.update is not None:
+            return self.update(state, answer)
+        if self.writes is not None:
+            return {self.writes: answer}
+        shared = {"shared_answers": {self.name: answer}} if self.shared else {}
+        return {"answers": {self.name: answer}, **shared}
+
+
+@dataclass(frozen=True)
+class Variants:
+    """A node whose agent depends on the settings."""
+
+    name: str
+    writes: str
+    under: Callable[[PipelineSettings], Agent[Any]]
+
+
+# Writes any value of the state, models included, as plain JSON values.
+_PLAIN: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def _calls_of(node: str, state: State) -> int:
+    return sum(record.node == node for record in state["calls"].values())
 
 
 def _sha256(system: str, examples: Examples, user: str) -> str:
@@ -160,6 +211,12 @@ def _shown(value: Any, *, by_term: bool = False) -> Any:
     if isinstance(value, (list, tuple)):
         return [_shown(part) for part in value]
     return value
+
+
+def shared_view(state: State) -> dict[str, Any]:
+    """Answers that agents of the user's own share with the speakers; nothing without any."""
+    shared = state.get("shared_answers")
+    return {"shared": _PLAIN.dump_python(shared, mode="json")} if shared else {}
 
 
 def stage1_view(state: State) -> dict[str, Any]:

@@ -32,20 +32,27 @@ _EXAMPLES = "\nExamples\n"
 
 
 @cache
-def prompt(name: str) -> str:
-    """The instructions of `prompts/<name>.md`: what stands before its examples."""
-    return _prompt_file(name).partition(_EXAMPLES)[0].strip()
+def prompt(source: str | Path) -> str:
+    """The instructions of a prompt: what stands before its examples.
+
+    `source` is the name of a file in `prompts/`, the path of another file, or the text itself.
+    """
+    return _words(source).partition(_EXAMPLES)[0].strip()
 
 
 @cache
-def examples(name: str) -> tuple[tuple[str, str], ...]:
-    """The examples of `prompts/<name>.md`: what is asked and what is answered, a line each."""
-    lines = [line for line in _prompt_file(name).partition(_EXAMPLES)[2].splitlines() if line]
+def examples(source: str | Path) -> tuple[tuple[str, str], ...]:
+    """The examples at the end of a prompt: what is asked and what is answered, a line each."""
+    lines = [line for line in _words(source).partition(_EXAMPLES)[2].splitlines() if line]
     return tuple(zip(lines[::2], lines[1::2], strict=True))
 
 
-def _prompt_file(name: str) -> str:
-    return (data_dir("prompts") / f"{name}.md").read_text(encoding="utf-8")
+def _words(source: str | Path) -> str:
+    if isinstance(source, Path):
+        return source.read_text(encoding="utf-8")
+    if len(source.split()) > 1:
+        return source
+    return (data_dir("prompts") / f"{source}.md").read_text(encoding="utf-8")
 
 
 @cache

@@ -6,6 +6,5 @@ from schemas.answers import AteAnswer
 ate = Agent(
     name="ate",
     answer=AteAnswer,
-    sees=lambda state, pipeline: {},
-    update=lambda state, answer: {"ate_answer": answer},
+    writes="ate_answer",
 )

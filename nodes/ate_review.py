@@ -22,5 +22,6 @@ ate_review = Agent(
         "stage1_validator": validation_view(state),
         "review_context": hints_view(state),
     },
+    writes="ate_reviews",
     update=_update,
 )

@@ -6,6 +6,5 @@ from schemas.answers import AtsaAnswer
 atsa = Agent(
     name="atsa",
     answer=AtsaAnswer,
-    sees=lambda state, pipeline: {},
-    update=lambda state, answer: {"atsa_answer": answer},
+    writes="atsa_answer",
 )

@@ -22,5 +22,6 @@ atsa_review = Agent(
         "stage1_validator": validation_view(state),
         "review_context": hints_view(state),
     },
+    writes="atsa_reviews",
     update=_update,
 )

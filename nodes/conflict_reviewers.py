@@ -74,7 +74,9 @@ def reviewer(name: str) -> Agent[ReviewActionsAnswer]:
     def update(state: State, answer: ReviewActionsAnswer) -> Update:
         return {"review_answers": {name: answer}}
 
-    return Agent(name=name, answer=ReviewActionsAnswer, sees=sees, update=update)
+    return Agent(
+        name=name, answer=ReviewActionsAnswer, sees=sees, writes="review_answers", update=update
+    )
 
 
 review_a, review_b, review_c = REVIEWERS = tuple(reviewer(name) for name in ACTORS)

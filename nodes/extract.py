@@ -6,7 +6,7 @@ from schemas.answers import ExtractAnswer
 extract = Agent(
     name="extract",
     answer=ExtractAnswer,
-    sees=lambda state, pipeline: {},
+    writes="extract_answers",
     update=lambda state, answer: {"extract_answers": {str(state.get("call_number", 0)): answer}},
     turn=lambda state: state.get("call_number", 0),
     temperature=lambda p: p.vote.temperature if p.protocol == "vote" else None,

@@ -1,16 +1,18 @@
-"""Everything that was decided, as one `FinalOutput`.
-
-`finalize` is the last node of a graph without a Moderator.
-"""
+"""`finalize`: everything that was decided, as one `FinalOutput`. The end of every graph."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
 
 from nodes.adopt import first_skip
 from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
 from nodes.board import Board, tuples
+from nodes.conflict_result import decided_by_arbiter
+from nodes.decision import Decision
 from nodes.human_answer import with_word
 from nodes.language import Language, language
 from nodes.override_gate import gate_log
@@ -33,10 +35,10 @@ from schemas.output import (
     Usage,
 )
 from schemas.records import (
-    Adoption,
     CallRecord,
     GateRecord,
-    ModeratorOutput,
+    MappingFailReasons,
+    MappingStats,
     ReviewContext,
     StageResult,
 )
@@ -53,17 +55,12 @@ _CONFLICTS = {
 
 
 def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
-    """Give the output without a Moderator: its label is the aggregate of the final tuples."""
-    return finish(state, final_output(state, pipeline, state["adoption"], None))
+    """Build the output, with the decisions of a person where one was asked.
 
-
-def finish(state: State, output: FinalOutput) -> FinishUpdate:
-    """The end of a text, with a person's word on it where there is one.
-
-    Another text on the same thread must not inherit its id or language.
+    Another text on the same thread must not inherit the id or the language of this one.
     """
     return {
-        "output": with_word(output, state.get("persons_word")),
+        "output": with_word(final_output(state, pipeline), state.get("human_answer")),
         "uid": None,
         "lang": None,
         "domain": None,
@@ -72,24 +69,18 @@ def finish(state: State, output: FinalOutput) -> FinishUpdate:
     }
 
 
-def final_output(
-    state: State,
-    pipeline: PipelineSettings,
-    adoption: Adoption,
-    moderation: ModeratorOutput | None,
-) -> FinalOutput:
-    """Build the output: the patched result if it was adopted, else Stage 1's."""
-    lang = language(state["lang"])
-    text = state["text"]
-    stage1, patched = state["stage1_result"], state["patched_result"]
-    final = patched if adoption.decision == "adopted" and patched else stage1
+def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
+    """Build the output of any protocol, as the agents and rules left it."""
+    is_conflict_review = pipeline.protocol == "conflict_review"
+    decision = decided_by_arbiter(state) if is_conflict_review else decided_by_adoption(state)
+    stage1, stage2, final = decision.stage1, decision.stage2, decision.final
+    lang, text = language(state["lang"]), state["text"]
+    moderation = state["moderation"]
     plain = ate_aggregate(final)
     label = moderation.final_label if moderation else plain.label
     confidence = moderation.confidence if moderation else plain.confidence
-    stage2_validation = state["stage2_validation"]
-    hints = state["debate_hints"]
     calls = tuple(state["calls"].values())
-    log = gate_log(state["gate_outcomes"])
+    counts = state["counts"].values()
     return FinalOutput(
         uid=state["uid"],
         text=text,
@@ -101,55 +92,72 @@ def final_output(
             final_aspects=final_aspects(final, text),
             final_tuples=tuple_list(final, lang),
             stage1_tuples=tuple_list(stage1, lang),
-            stage2_tuples=tuple_list(patched, lang) if patched else (),
+            stage2_tuples=tuple_list(stage2, lang) if stage2 else (),
         ),
         stage1_ate=ate_aggregate(stage1),
         stage1_atsa=atsa_aggregate(stage1, text),
-        stage1_validator=validator_aggregate(state["stage1_validation"]),
-        stage2_ate=ate_aggregate(patched) if patched else None,
-        stage2_atsa=atsa_aggregate(patched, text) if patched else None,
-        stage2_validator=validator_aggregate(stage2_validation) if stage2_validation else None,
+        stage1_validator=decision.stage1_validator,
+        stage2_ate=ate_aggregate(stage2) if stage2 else None,
+        stage2_atsa=atsa_aggregate(stage2, text) if stage2 else None,
+        stage2_validator=decision.stage2_validator,
         moderator=moderation,
         debate=debate_output(state, pipeline),
         analysis_flags=AnalysisFlags(
             correction_occurred=tuples(final, lang) != tuples(stage1, lang),
-            conflict_resolved=conflict_resolved(stage1, final, hints, text, lang),
+            conflict_resolved=decision.conflict_resolved,
             final_confidence_score=confidence,
-            stage2_executed=patched is not None,
+            stage2_executed=stage2 is not None,
         ),
         meta=Meta(
             protocol=pipeline.protocol,
             given_aspects=state.get("given_aspects"),
-            gate_decision="APPLY" if any(r.applied for r in log) else "SKIP",
-            adopt_decision=adoption.decision,
-            adopt_reason=adoption.reason,
-            ev_score=adoption.ev_score,
             ev_threshold=pipeline.debate_override.ev_threshold,
-            ev_components=adoption.ev_components,
-            override_skipped_reason=first_skip(log),
-            debate_override_stats=override_stats(log),
-            debate_override_skip_reasons=skip_reasons(log),
-            override_gate=tuple(log),
-            correction_applied_log=tuple(state["corrections"]),
-            **(
-                {
-                    "mapping_stats": hints.mapping_stats,
-                    "mapping_fail_reasons": hints.mapping_fail_reasons,
-                }
-                if hints
-                else {}
-            ),
-            stage1_risks=len(state["stage1_validation"].structural_risks),
-            stage2_risks=len(stage2_validation.structural_risks) if stage2_validation else None,
-            polarity_repair_count=sum(c.polarity_repair_count for c in state["counts"].values()),
-            polarity_invalid_count=sum(c.polarity_invalid_count for c in state["counts"].values()),
+            polarity_repair_count=sum(c.polarity_repair_count for c in counts),
+            polarity_invalid_count=sum(c.polarity_invalid_count for c in counts),
             unanchored_count=len(final.unanchored),
             ungrounded_count=ungrounded_count(final, text),
             stage2_review_violation=violations(calls),
+            answers=plain_answers(state),
             usage=usage(calls),
-            memory=memory_use(state, state.get("memory_injections", [])),
+            memory=memory_use(state, decision.shown_memory),
+            **decision.meta,
         ),
         process_trace=calls,
+    )
+
+
+def decided_by_adoption(state: State) -> Decision:
+    """The patched result if it was adopted, else Stage 1's; a vote has a Stage 1 only."""
+    stage1, patched, adoption = state["stage1_result"], state["patched_result"], state["adoption"]
+    final = patched if adoption.decision == "adopted" and patched else stage1
+    hints, log = state["debate_hints"], gate_log(state["gate_outcomes"])
+    before, after = state["stage1_validation"], state["stage2_validation"]
+    return Decision(
+        stage1=stage1,
+        stage2=patched,
+        final=final,
+        conflict_resolved=conflict_resolved(
+            stage1, final, hints, state["text"], language(state["lang"])
+        ),
+        stage1_validator=validator_aggregate(before),
+        stage2_validator=validator_aggregate(after) if after else None,
+        shown_memory=state.get("memory_injections", ()),
+        meta={
+            "gate_decision": "APPLY" if any(r.applied for r in log) else "SKIP",
+            "adopt_decision": adoption.decision,
+            "adopt_reason": adoption.reason,
+            "ev_score": adoption.ev_score,
+            "ev_components": adoption.ev_components,
+            "override_skipped_reason": first_skip(log),
+            "debate_override_stats": override_stats(log),
+            "debate_override_skip_reasons": skip_reasons(log),
+            "override_gate": tuple(log),
+            "correction_applied_log": tuple(state["corrections"]),
+            "mapping_stats": hints.mapping_stats if hints else MappingStats(),
+            "mapping_fail_reasons": hints.mapping_fail_reasons if hints else MappingFailReasons(),
+            "stage1_risks": len(before.structural_risks),
+            "stage2_risks": len(after.structural_risks) if after else None,
+        },
     )
 
 
@@ -253,6 +261,14 @@ def ungrounded_count(result: StageResult, text: str) -> int:
 def violations(calls: Sequence[CallRecord]) -> tuple[str, ...]:
     """Reviewers that gave a full list where only reviews were asked for."""
     return tuple(f"{c.node}: {note}" for c in calls for note in c.notes if note.endswith(DISCARDED))
+
+
+def plain_answers(state: State) -> dict[str, Any]:
+    """The answers of agents that a user added, as plain values."""
+    return {
+        node: answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
+        for node, answer in state.get("answers", {}).items()
+    }
 
 
 def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:

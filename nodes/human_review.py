@@ -7,7 +7,8 @@
 | `adoption_blocked`     | Stage 2 was not adopted because of a conflict (`conflict_blocked`)     |
 | `always`               | none of these, but every text is shown                                 |
 
-Where nobody can be asked, the text is finished without the person and marked as pending.
+A graph without a checkpointer cannot wait. There the text is finished without a person and marked
+as pending.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from langgraph.types import interrupt
+
+from nodes.finalize import final_output
+from nodes.human_answer import read_answer
 from nodes.human_question import question_of
 from schemas.answers import DebateSummary, PersonaJudgeAnswer
-from schemas.human import Doubt, HumanAnswer, HumanQuestion
+from schemas.human import Doubt, HumanAnswer
 from schemas.output import FinalOutput, HumanReview
 from schemas.settings import PipelineSettings
 from schemas.state import HumanUpdate, State
@@ -68,19 +73,33 @@ def _left_open(summary: DebateSummary | None) -> list[str]:
     return [p if isinstance(p, str) else json.dumps(p, ensure_ascii=False) for p in points]
 
 
-def question(state: State, pipeline: PipelineSettings, draft: FinalOutput) -> HumanQuestion:
-    """What the person is shown: the output as it would be without one."""
-    return question_of(draft, doubts_of_state(state, pipeline))
+def human_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:
+    """Show a person the output as it would be without one, and ask until the answer can be used.
+
+    Every question is an interrupt of its own. LangGraph waits, not this function.
+    """
+    draft = final_output(state, pipeline)
+    question = question_of(draft, doubts_of_state(state, pipeline))
+    while True:
+        reply = interrupt(question.model_dump(mode="json"), response_schema=_ANSWER_SCHEMA)
+        answer, problems = read_answer(reply, draft)
+        if answer is not None:
+            return {"human_answer": answered(answer, question.reasons)}
+        question = question.model_copy(update={"problems": tuple(problems)})
 
 
-def pending(state: State, pipeline: PipelineSettings) -> HumanUpdate:
-    """Nobody is there: the text is finished, and waits for a person."""
+# Plain JSON schema, not the model: LangGraph would raise for an answer that does not fit it.
+_ANSWER_SCHEMA = HumanAnswer.model_json_schema()
+
+
+def pending_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:
+    """The node `human_review` of a graph that cannot wait: marks the text as pending."""
     reasons = doubts_of_state(state, pipeline)
-    return {"persons_word": HumanReview(status="pending", reasons=reasons)}
+    return {"human_answer": HumanReview(status="pending", reasons=reasons)}
 
 
 def answered(answer: HumanAnswer, reasons: tuple[Doubt, ...]) -> HumanReview:
-    """A person's word, to be laid over the output."""
+    """The decisions of a person, to be laid over the output."""
     return HumanReview(
         status="reviewed",
         reasons=reasons,

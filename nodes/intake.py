@@ -1,21 +1,18 @@
-"""`intake`: the input is checked, its language settled, the slate wiped."""
+"""`intake`: checks the input and settles its language."""
 
 from __future__ import annotations
 
 import hashlib
 
-from langgraph.types import Overwrite
-
 from nodes.language import detect, normalise_code
 from nodes.memory import own_recall
 from schemas.errors import InputError
-from schemas.records import Adoption
 from schemas.settings import PipelineSettings
 from schemas.state import IntakeUpdate, State
 
 
 def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:
-    """Check the text and start afresh: a thread may be used for one text after another."""
+    """Check what the user gave; the graph resets the rest of the state at the same time."""
     text = checked_text(state.get("text"), pipeline.max_text_chars)
     given = state.get("lang")
     return {
@@ -27,27 +24,6 @@ def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:
         "given_aspects": checked_aspects(state.get("given_aspects")),
         "split": state.get("split"),
         "memory_recall": own_recall(state.get("memory_recall"), text),
-        "memory_injections": [],
-        "calls": Overwrite({}),
-        "extract_answers": Overwrite({}),
-        "validator_answer": None,
-        "turns": [],
-        "judge_answer": None,
-        "debate_hints": None,
-        "stage2_validation": None,
-        "patched_result": None,
-        "corrections": [],
-        "gate_verdicts": [],
-        "gate_outcomes": Overwrite({}),
-        "triplet_answers": Overwrite({}),
-        "review_answers": Overwrite({}),
-        "review_actions": [],
-        "discarded_actions": [],
-        "arbiter_actions": [],
-        # What stands if Stage 2 is switched off.
-        "adoption": Adoption(decision="not_adopted", reason="low_signal"),
-        "persons_word": None,
-        "counts": {},
     }
 
 

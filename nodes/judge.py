@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodes.agent import Agent, stage1_view
+from nodes.agent import Agent, Variants, shared_view, stage1_view
 from nodes.injection import memory_shown
 from nodes.speaker import history
 from schemas.answers import JudgeAnswer, PersonaJudgeAnswer
@@ -15,6 +15,7 @@ from schemas.state import State
 def _sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
     return {
         "stage1": stage1_view(state),
+        **shared_view(state),
         "history": history(state),
         **memory_shown(state, pipeline),
     }
@@ -26,14 +27,20 @@ JUDGES: dict[DebateProtocol, Agent[JudgeAnswer] | Agent[PersonaJudgeAnswer]] = {
         name="judge",
         answer=JudgeAnswer,
         sees=_sees,
-        update=lambda state, answer: {"judge_answer": answer},
+        writes="judge_answer",
     ),
     # A winner, and what was agreed on.
     "persona": Agent(
         name="judge",
         answer=PersonaJudgeAnswer,
         sees=_sees,
-        update=lambda state, answer: {"judge_answer": answer},
+        writes="judge_answer",
         prompt="persona_judge",
     ),
 }
+
+judge = Variants(
+    name="judge",
+    writes="judge_answer",
+    under=lambda pipeline: JUDGES[pipeline.debate.protocol],
+)

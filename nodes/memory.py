@@ -30,7 +30,8 @@ from heapq import nlargest
 from itertools import combinations
 from typing import Any, NamedTuple, get_args
 
-from langgraph.store.base import GetOp, Item, PutOp
+from langgraph.runtime import get_runtime
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from nodes.language import Language, language
 from nodes.merge_candidates import aspect_of
@@ -38,6 +39,7 @@ from nodes.polarity import read
 from nodes.review_context import Mentions
 from nodes.text import grounded
 from schemas.answers import L3_RISKS, Edit, PersonaTurnAnswer, Risk
+from schemas.errors import InputError
 from schemas.memory import (
     Advice,
     AdviceType,
@@ -135,6 +137,17 @@ def sample_id(text: str) -> str:
 def own_recall(recall: Recall | None, text: str) -> Recall | None:
     """A recall that was given for this text; one for another text is none."""
     return recall if recall is not None and recall.sample == sample_id(text) else None
+
+
+def store_of_run() -> BaseStore:
+    """The store that the graph was compiled with, or that LangGraph's server brought."""
+    store = get_runtime().store
+    if store is None:
+        raise InputError(
+            "memory is switched on, but this graph was compiled without a store: "
+            "pass `store=` when you compile it"
+        )
+    return store
 
 
 # Recall -----------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
-from nodes.finalize import final_output, finish
 from nodes.language import Language, language
 from nodes.polarity import label_of, read
 from nodes.thresholds import TOLERANCE, reaches
@@ -36,7 +35,7 @@ from schemas.records import (
     ValidatorAggregate,
 )
 from schemas.settings import PipelineSettings
-from schemas.state import FinishUpdate, State
+from schemas.state import ModeratorUpdate, State
 
 DROP_GUARD = 0.2
 SPAN_IOU = 0.8
@@ -85,8 +84,8 @@ class Course:
         self.label, self.confidence = label, confidence
 
 
-def moderator(state: State, pipeline: PipelineSettings) -> FinishUpdate:
-    """Decide the label and give the output; a drop guard takes the adoption back."""
+def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
+    """Decide the label; a drop guard withdraws the adoption."""
     adoption = state["adoption"]
     adopted = adoption.decision == "adopted"
     patched = state["patched_result"] if adopted else None
@@ -103,7 +102,7 @@ def moderator(state: State, pipeline: PipelineSettings) -> FinishUpdate:
     decision = moderate(inputs, pipeline.moderator.rules)
     if decision.arbiter_flags.stage2_rejected_due_to_confidence:
         adoption = adoption.model_copy(update={"decision": "not_adopted", "reason": "low_signal"})
-    return finish(state, final_output(state, pipeline, adoption, decision))
+    return {"moderation": decision, "adoption": adoption}
 
 
 def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:

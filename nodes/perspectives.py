@@ -19,7 +19,7 @@ def perspective(name: str) -> Agent[TripletsAnswer]:
     def update(state: State, answer: TripletsAnswer) -> Update:
         return {"triplet_answers": {name: answer}}
 
-    return Agent(name=name, answer=TripletsAnswer, sees=lambda state, pipeline: {}, update=update)
+    return Agent(name=name, answer=TripletsAnswer, writes="triplet_answers", update=update)
 
 
 p_neg, p_imp, p_lit = PERSPECTIVES = tuple(perspective(name) for name in ORIGINS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodes import assets
-from nodes.agent import Agent, Update, stage1_view
+from nodes.agent import Agent, Update, shared_view, stage1_view
 from nodes.injection import memory_shown
 from schemas.answers import PersonaTurnAnswer, TurnAnswer
 from schemas.records import Turn
@@ -41,6 +41,7 @@ def speaker(
         return {
             "persona": None if known else persona.model_dump(exclude_defaults=True),
             "stage1": stage1_view(state),
+            **shared_view(state),
             "history": history(state),
             # Who has to make ends meet may be told how it went in cases like this one.
             **(memory_shown(state, pipeline) if name == "cj" else {}),
@@ -59,6 +60,7 @@ def speaker(
             name=name,
             answer=PersonaTurnAnswer,
             sees=sees,
+            writes="turns",
             update=update,
             turn=spoken,
             prompt="persona",
@@ -67,6 +69,7 @@ def speaker(
         name=name,
         answer=TurnAnswer,
         sees=sees,
+        writes="turns",
         update=update,
         turn=spoken,
         # One that a user added has no prompt of its own.

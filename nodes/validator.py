@@ -6,6 +6,5 @@ from schemas.answers import ValidatorAnswer
 validator = Agent(
     name="validator",
     answer=ValidatorAnswer,
-    sees=lambda state, pipeline: {},
-    update=lambda state, answer: {"validator_answer": answer},
+    writes="validator_answer",
 )

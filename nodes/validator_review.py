@@ -12,5 +12,5 @@ validator_review = Agent(
         "ate_review": state["ate_reviews"].model_dump(exclude_none=True),
         "atsa_review": state["atsa_reviews"].model_dump(exclude_none=True),
     },
-    update=lambda state, answer: {"stage2_validation": answer},
+    writes="stage2_validation",
 )

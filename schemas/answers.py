@@ -10,9 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
 from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 
 from schemas.errors import AnswerError
@@ -512,4 +520,18 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
         key: [item for item in value if item is not None] if isinstance(value, list) else value
         for key, value in given.items()
     }
-    return model.model_validate(given), notes
+    try:
+        return model.model_validate(given), notes
+    except ValidationError as error:  # a required part is missing, or cannot be read
+        first = error.errors()[0]
+        raise AnswerError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+@cache
+def as_answer(model: type[BaseModel]) -> type[Answer]:
+    """The model as an answer: a user's own agent may answer with any pydantic model."""
+    if issubclass(model, Answer):
+        return model
+    bases: Any = (model, Answer)
+    made: Any = create_model(model.__name__, __base__=bases, __module__=model.__module__)
+    return cast(type[Answer], made)

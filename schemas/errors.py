@@ -39,5 +39,12 @@ class BackendError(RuntimeError):
         self.details = details or {}
 
 
+class WiringError(ValueError):
+    """A graph that cannot work: an unknown node, a key without a writer, a cycle without a router.
+
+    The user has to change the wiring.
+    """
+
+
 class AnswerError(ValueError):
     """An answer that does not have the shape its agent was asked for, not even in part."""

@@ -197,6 +197,8 @@ class Meta(OutputModel):
     unanchored_count: int = 0
     ungrounded_count: int = 0
     stage2_review_violation: tuple[str, ...] = ()
+    # Answers of agents that a user added to the graph, by node.
+    answers: dict[str, Any] = Field(default_factory=dict)
     usage: Usage = Usage()
     # What memory held for this case, and the calls that were shown it.
     memory: MemoryUse | None = None

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from schemas.secrets import LOOKS_LIKE_KEY, may_be_key
+from schemas.state import STATE_KEYS
 
 MODEL_NODES = (
     "extract",
@@ -46,22 +47,15 @@ RuleName = Literal["Z", "B", "M", "C", "A", "D", "E"]
 RULE_NAMES: tuple[RuleName, ...] = ("Z", "B", "M", "C", "A", "D", "E")
 """The Moderator's rules in the order in which they run."""
 
-RESERVED_NAMES = frozenset(
-    {
-        *MODEL_NODES,
-        # Rule nodes and the nodes of the other protocols.
-        *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt"),
-        *("moderator", "finalize", "vote", "extract_answers"),
-        *("human_review", "persons_word"),
-        *("recall", "remember", "memory_recall", "memory_injections", "split"),
-        *("merge_candidates", "count_votes", "triplet_answers", "review_answers"),
-        *("candidates", "conflict_flags", "validator_risks"),
-        *("review_actions", "discarded_actions", "arbiter_actions"),
-        # LangGraph refuses a node that is called like a key of the state.
-        *("text", "uid", "lang", "domain", "demos", "given_aspects", "output"),
-    }
+RULE_NODES = (
+    *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt", "moderator"),
+    *("merge_candidates", "count_votes", "vote"),
+    *("recall", "human_review", "finalize", "remember"),
 )
-"""Names a persona may not take: a speaker is a node of its own name in the graph."""
+"""Nodes that apply rules, besides those of the gate's verdicts (`apply_…`, `skip_…`)."""
+
+RESERVED_NAMES = STATE_KEYS | {*MODEL_NODES, *RULE_NODES}
+"""Names a persona may not take: it is a node, and LangGraph refuses the names of state keys."""
 
 MAX_CONCURRENCY = 10_000
 """Calls, or samples, in flight."""

@@ -1,14 +1,21 @@
 """The graph's state: a narrow input, a narrow output, and what passes between the nodes.
 
-A node is never called like a key of the state (LangGraph refuses it), hence `ate_answer` for what
-the node `ate` said.
+LangGraph refuses a node that has the name of a state key. Hence the key `ate_answer` for the answer
+of the node `ate`.
+
+`State` is the only list of the keys. What `intake` resets (`blank_state`), the keys that one graph
+carries (`state_schema`) and the names that a node may not have (`STATE_KEYS`) are derived from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired, get_type_hints
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
+from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from schemas.answers import (
@@ -35,6 +42,7 @@ from schemas.records import (
     DiscardedAction,
     GateOutcome,
     GateRecord,
+    ModeratorOutput,
     ReviewAction,
     ReviewContext,
     StageResult,
@@ -46,6 +54,13 @@ from schemas.records import (
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """For what parallel nodes write, by key: the same update twice is the same state."""
     return {**old, **new}
+
+
+@dataclass(frozen=True)
+class Initially:
+    """The value of a key at the beginning of a text, where its type does not imply one."""
+
+    value: Any
 
 
 class InputState(TypedDict):
@@ -130,40 +145,81 @@ class State(TypedDict, total=False):
     review_actions: list[ReviewAction]
     discarded_actions: list[DiscardedAction]
     arbiter_actions: list[ArbiterAction]
-    # Decision
-    adoption: Adoption
-    # What a person said, or was to be asked
-    persons_word: HumanReview | None
+    # Decision. The first value of `adoption` stands if Stage 2 is switched off.
+    adoption: Annotated[Adoption, Initially(Adoption(decision="not_adopted", reason="low_signal"))]
+    moderation: ModeratorOutput | None
+    # The decisions of a person, or that a person is still to be asked
+    human_answer: HumanReview | None
+    # Answers of agents that a user added, by node
+    answers: Annotated[dict[str, Any], merge]
+    # Those of them that the debate's speakers see
+    shared_answers: Annotated[dict[str, Any], merge]
     counts: dict[str, Counts]
     output: FinalOutput
 
 
-_ONLY_IN: Mapping[str, frozenset[str]] = {
-    "human_review": frozenset({"persons_word"}),
-    "memory": frozenset({"split", "memory_recall", "memory_injections"}),
-    "vote": frozenset({"extract_answers", "call_number"}),
-    "conflict_review": frozenset(
+STATE_KEYS = frozenset(get_type_hints(State))
+_INPUT_KEYS = frozenset(get_type_hints(MemoryInputState))
+
+# Keys that only graphs with one of these nodes carry.
+_ONLY_WITH: Mapping[str, frozenset[str]] = {
+    "human_review": frozenset({"human_answer"}),
+    "recall": frozenset({"split", "memory_recall", "memory_injections"}),
+    "extract": frozenset({"extract_answers", "call_number"}),
+    "merge_candidates": frozenset(
         {"triplet_answers", "candidates", "conflict_flags", "validator_risks"}
         | {"review_answers", "review_actions", "discarded_actions", "arbiter_actions"}
     ),
 }
 
 
-def state_schema(*parts: str) -> type[Any]:
-    """The state of a graph that has these parts.
+def state_schema(nodes: Iterable[str], own: Mapping[str, Any], *, with_answers: bool) -> type[Any]:
+    """The state of a graph with these nodes, and with the keys that a user's nodes declare.
 
-    LangGraph walks every key of the state at every step, so a graph does not carry those of the
-    others: it would take a tenth longer.
+    LangGraph walks every key of the state at every step. A graph without the keys of the other
+    protocols is a tenth faster.
     """
-    absent = frozenset[str]().union(*(_ONLY_IN[part] for part in _ONLY_IN.keys() - set(parts)))
+    absent = frozenset[str]().union(*(_ONLY_WITH[node] for node in _ONLY_WITH.keys() - set(nodes)))
+    if not with_answers:
+        absent |= {"answers", "shared_answers"}
     hints = get_type_hints(State, include_extras=True)
     kept = {key: hint for key, hint in hints.items() if key not in absent}
-    schema: type[Any] = TypedDict("State", kept, total=False)  # type: ignore[misc]
+    schema: type[Any] = TypedDict("State", {**kept, **own}, total=False)  # type: ignore[misc]
     return schema
 
 
+def blank_state(keys: Iterable[str]) -> dict[str, Any]:
+    """What `intake` writes so that a thread can be used for one text after another.
+
+    A key that holds a list, a dictionary or an optional value becomes empty. A bare model is always
+    written before it is read. The user's input stays.
+    """
+    blanks = _blanks()
+    return {key: blanks[key] for key in keys if key in blanks}
+
+
+@cache
+def _blanks() -> dict[str, Any]:
+    hints = get_type_hints(State, include_extras=True)
+    found = ((key, _blank(hint)) for key, hint in hints.items() if key not in _INPUT_KEYS)
+    return {key: value for key, value in found if value is not _WRITTEN_FIRST}
+
+
+_WRITTEN_FIRST = object()
+
+
+def _blank(hint: Any) -> Any:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        # `merge` would keep what the text before left in the dictionary.
+        return Overwrite({}) if merge in parts else next(p.value for p in parts[1:])
+    if origin in (list, dict):
+        return origin()
+    return None if NoneType in parts else _WRITTEN_FIRST
+
+
 class IntakeUpdate(TypedDict):
-    """A checked input and a clean slate: a thread may be used for one text after another."""
+    """The checked input."""
 
     text: str
     uid: str
@@ -171,28 +227,9 @@ class IntakeUpdate(TypedDict):
     domain: str | None
     demos: list[dict[str, Any]]
     given_aspects: list[str] | None
+    # Only graphs with memory take these over.
     split: str | None
     memory_recall: Recall | None
-    memory_injections: list[str]
-    calls: Any
-    extract_answers: Any
-    validator_answer: None
-    turns: list[Turn]
-    judge_answer: None
-    debate_hints: None
-    stage2_validation: None
-    patched_result: None
-    corrections: list[Correction]
-    gate_verdicts: list[GateRecord]
-    gate_outcomes: Any
-    triplet_answers: Any
-    review_answers: Any
-    review_actions: list[ReviewAction]
-    discarded_actions: list[DiscardedAction]
-    arbiter_actions: list[ArbiterAction]
-    adoption: Adoption
-    persons_word: None
-    counts: dict[str, Counts]
 
 
 class Stage1Update(TypedDict):
@@ -256,7 +293,27 @@ class ArbiterUpdate(TypedDict):
     counts: dict[str, Counts]
 
 
-class HumanUpdate(TypedDict):
-    """A person's word on the result, or that it is still to be had."""
+class ModeratorUpdate(TypedDict):
+    """The Moderator's decision; a drop guard withdraws the adoption."""
 
-    persons_word: HumanReview
+    moderation: ModeratorOutput
+    adoption: Adoption
+
+
+class HumanUpdate(TypedDict):
+    """The decisions of a person, or that a person is still to be asked."""
+
+    human_answer: HumanReview
+
+
+class RecallUpdate(TypedDict):
+    """The episodes and the advice for this case."""
+
+    memory_recall: Recall
+
+
+class RememberUpdate(TypedDict):
+    """What was recalled for this text is not kept for the next one on the thread."""
+
+    memory_recall: None
+    split: None

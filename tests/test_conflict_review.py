@@ -11,9 +11,9 @@ from scripted import ScriptedBackend, pairs
 from absa.runs.verify.conflict_review import actions_visible, review_follows
 from absa.scorecard import scorecard
 from graph import build
-from nodes.arbiter import STRUCTURAL, arbitrate
-from nodes.conflict_finalize import carry_out, collapse, conflicts_resolved
+from nodes.conflict_result import carry_out, collapse, conflicts_resolved
 from nodes.conflict_reviewers import checked
+from nodes.count_votes import STRUCTURAL, arbitrate
 from nodes.language import language
 from nodes.merge_candidates import find_conflicts, find_risks, flagged_ids, number
 from nodes.perspectives import ORIGINS

@@ -29,8 +29,7 @@ from scripted import (
 )
 
 from absa import build_graph
-from graph import build, build_switchable
-from graph.build import Graph
+from graph import Graph, build, build_switchable
 from graph.routing import NO_VERDICT, OVERRIDES, SKIPS
 from nodes.override_gate import CONDITIONS
 from schemas.answers import LABELS, POLARITIES
@@ -318,7 +317,7 @@ GATE = (
 DEBATE = {"epm", "tan", "cj", "judge", "review_context"}
 STAGE2 = {"ate_review", "atsa_review", "validator_review", "apply_reviews", "adopt"}
 STAGE1 = {"intake", "ate", "atsa", "validator", "stage1"}
-DEFAULT = STAGE1 | DEBATE | STAGE2 | GATE | {"moderator"}
+DEFAULT = STAGE1 | DEBATE | STAGE2 | GATE | {"moderator", "finalize"}
 
 CONFLICT_REVIEW = {
     *("intake", "p_neg", "p_imp", "p_lit", "merge_candidates"),
@@ -331,10 +330,10 @@ ABLATIONS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "no_override": ({"enable_debate_override": False}, DEFAULT - GATE),
     "no_validator": ({"enable_validator": False}, DEFAULT - {"validator", "validator_review"}),
     "no_stage2": ({"enable_stage2": False}, DEFAULT - STAGE2 - GATE),
-    "no_moderator": ({"enable_moderator": False}, (DEFAULT - {"moderator"}) | {"finalize"}),
+    "no_moderator": ({"enable_moderator": False}, DEFAULT - {"moderator"}),
     "stage1_only": (
         {"enable_debate": False, "enable_stage2": False, "enable_validator": False},
-        {"intake", "ate", "atsa", "stage1", "moderator"},
+        {"intake", "ate", "atsa", "stage1", "moderator", "finalize"},
     ),
     "three_rounds": ({"debate": {"rounds": 3}}, DEFAULT),
     "allow_drop": ({"override": {"allow_drop": True}}, DEFAULT | {"apply_drop"}),
@@ -371,7 +370,8 @@ def test_the_drawing_is_the_one_on_record(name, same_as_snapshot):
 
 def test_the_drawing_of_the_switchable_graph_is_the_one_on_record(same_as_snapshot):
     graph = build_switchable(PipelineSettings(), ScriptedBackend({}))
-    assert drawn_nodes(graph) == DEFAULT | {"apply_drop", "finalize", "human_review"}
+    switched = {"apply_drop", "human_review", "recall", "remember", "skip_contradictory_memory"}
+    assert drawn_nodes(graph) == DEFAULT | switched | {"analyst", "critic", "empath"}
     same_as_snapshot("switchable.mmd", graph.get_graph(xray=True).draw_mermaid(with_styles=False))
 
 

@@ -28,8 +28,7 @@ from scripted import (
 )
 
 from absa import checkpoint_serde
-from graph import build, build_switchable
-from graph.build import Graph
+from graph import Graph, build, build_switchable
 from nodes.human_answer import read_answer, with_word, without_word
 from nodes.human_review import answered, doubts_of_output
 from schemas.output import FinalOutput

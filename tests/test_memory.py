@@ -47,8 +47,7 @@ from absa.memory import episodes, open_folder, open_memory
 from absa.metrics.gates import conditions
 from absa.runs import RunPlan, run
 from absa.runs.replay import Recorded, replay, replay_settings
-from graph import build
-from graph.build import Graph
+from graph import Graph, build
 from nodes.injection import observations
 from nodes.memory import (
     HEADING,

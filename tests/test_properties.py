@@ -24,8 +24,7 @@ from scripted import (
 )
 
 from absa.runs.verify.conflict_review import actions_visible, review_follows
-from graph import build, build_switchable
-from graph.build import Graph
+from graph import Graph, build, build_switchable
 from nodes.adopt import EV_REASONS
 from nodes.language import language
 from nodes.override_gate import HintedAspect, weigh

@@ -21,7 +21,7 @@ from absa.cli.options import (
 from nodes.morphemes import load_aside
 
 if TYPE_CHECKING:
-    from graph.build import Graph
+    from graph import Graph
     from schemas.output import FinalOutput
     from schemas.settings import Settings
 

@@ -15,8 +15,7 @@ from absa.runs.journal import Finished
 from absa.runs.loop import Spread
 from absa.runs.plan import Control, RunPlan
 from absa.runs.sample import analyse
-from graph import build
-from graph.build import Graph
+from graph import Graph, build
 from schemas.backend import Backend
 from schemas.sample import Sample
 from schemas.settings import BackendSettings, MemorySettings

@@ -14,7 +14,7 @@ from absa.database import StorageError
 from absa.prices import cost_of
 from absa.runs.journal import Finished
 from absa.scorecard import scorecard
-from graph.build import Graph
+from graph import Graph
 from schemas.errors import BackendError, InputError
 from schemas.output import FinalOutput
 from schemas.sample import Sample

@@ -1,4 +1,4 @@
-"""The end of a conflict review: the arbiter's actions carried out, duplicates made one.
+"""The result of a conflict review: the arbiter's actions carried out, duplicates made one.
 
 Tuples of one aspect and one polarity collapse into the best supported one: its term is in the
 text, then its evidence is, then the higher confidence, then the lower number. An aspect that the
@@ -9,23 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nodes.aggregates import ate_aggregate, atsa_aggregate
-from nodes.board import backfilled, tuples
+from nodes.board import backfilled
 from nodes.conflict_reviewers import advised
-from nodes.finalize import (
-    final_aspects,
-    finish,
-    memory_use,
-    tuple_list,
-    ungrounded_count,
-    usage,
-    violations,
-)
+from nodes.decision import Decision
 from nodes.language import Language, language
 from nodes.merge_candidates import aspect_of
 from nodes.stage1 import given_records
 from nodes.text import grounded
-from schemas.output import AnalysisFlags, FinalOutput, FinalResult, Meta
 from schemas.records import (
     ArbiterAction,
     AspectRecord,
@@ -34,69 +24,37 @@ from schemas.records import (
     Sentiment,
     StageResult,
 )
-from schemas.settings import PipelineSettings
-from schemas.state import FinishUpdate, State
+from schemas.state import State
 
 
-def conflict_finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
-    """Give the output of a conflict review."""
+def decided_by_arbiter(state: State) -> Decision:
+    """The candidates before and after the arbiter's actions."""
     text, lang = state["text"], language(state["lang"])
-    actions, conflicts = state["arbiter_actions"], state["conflict_flags"]
-    reviewed = carry_out(state["candidates"], actions)
-    given = given_records(state.get("given_aspects") or [], text, lang)
-    stage1 = stage_result(state["candidates"], given)
-    final = stage_result(collapse(reviewed, text, lang), given)
-    was_reviewed = bool(state["review_answers"])
+    candidates, actions = state["candidates"], state["arbiter_actions"]
+    conflicts, risks = state["conflict_flags"], state["validator_risks"]
+    reviewed = carry_out(candidates, actions)
+    user_aspects = given_records(state.get("given_aspects") or [], text, lang)
+    final = stage_result(collapse(reviewed, text, lang), user_aspects)
     corrected = any(a.applied for a in actions)
-    label = ate_aggregate(final)
-    calls = tuple(state["calls"].values())
-    counts = state["counts"].values()
-    output = FinalOutput(
-        uid=state["uid"],
-        text=text,
-        lang=state["lang"],
-        final_result=FinalResult(
-            label=label.label,
-            confidence=label.confidence,
-            final_aspects=final_aspects(final, text),
-            final_tuples=tuple_list(final, lang),
-            stage1_tuples=tuple_list(stage1, lang),
-            stage2_tuples=tuple_list(final, lang) if was_reviewed else (),
-        ),
-        stage1_ate=ate_aggregate(stage1),
-        stage1_atsa=atsa_aggregate(stage1, text),
-        stage2_ate=label if was_reviewed else None,
-        stage2_atsa=atsa_aggregate(final, text) if was_reviewed else None,
-        analysis_flags=AnalysisFlags(
-            correction_occurred=tuples(final, lang) != tuples(stage1, lang),
-            conflict_resolved=conflicts_resolved(conflicts, reviewed),
-            final_confidence_score=label.confidence,
-            stage2_executed=was_reviewed,
-        ),
-        meta=Meta(
-            protocol=pipeline.protocol,
-            given_aspects=state.get("given_aspects"),
-            adopt_decision="adopted" if corrected else "not_adopted",
-            adopt_reason="review_applied" if corrected else "low_signal",
-            ev_threshold=pipeline.debate_override.ev_threshold,
-            candidates=tuple(state["candidates"]),
-            conflict_flags=tuple(conflicts),
-            validator_risks=tuple(state["validator_risks"]),
-            review_actions=tuple(state["review_actions"]),
-            discarded_actions=tuple(state["discarded_actions"]),
-            arbiter_actions=tuple(actions),
-            flagged_tuple_ids=tuple(a.target_tuple_ids[0] for a in actions if a.flag),
-            stage1_risks=len(state["validator_risks"]),
-            polarity_repair_count=sum(c.polarity_repair_count for c in counts),
-            polarity_invalid_count=sum(c.polarity_invalid_count for c in counts),
-            ungrounded_count=ungrounded_count(final, text),
-            stage2_review_violation=violations(calls),
-            usage=usage(calls),
-            memory=memory_use(state, advised(state)),
-        ),
-        process_trace=calls,
+    return Decision(
+        stage1=stage_result(candidates, user_aspects),
+        stage2=final if state["review_answers"] else None,
+        final=final,
+        conflict_resolved=conflicts_resolved(conflicts, reviewed),
+        shown_memory=advised(state),
+        meta={
+            "adopt_decision": "adopted" if corrected else "not_adopted",
+            "adopt_reason": "review_applied" if corrected else "low_signal",
+            "candidates": tuple(candidates),
+            "conflict_flags": tuple(conflicts),
+            "validator_risks": tuple(risks),
+            "review_actions": tuple(state["review_actions"]),
+            "discarded_actions": tuple(state["discarded_actions"]),
+            "arbiter_actions": tuple(actions),
+            "flagged_tuple_ids": tuple(a.target_tuple_ids[0] for a in actions if a.flag),
+            "stage1_risks": len(risks),
+        },
     )
-    return finish(state, output)
 
 
 def carry_out(candidates: Iterable[Candidate], actions: Iterable[ArbiterAction]) -> list[Candidate]:

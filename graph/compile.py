@@ -1,0 +1,141 @@
+"""A table becomes a compiled LangGraph graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import RetryPolicy, Send
+
+from graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
+from graph.table import Choice, Route, Rule, Table
+from nodes.human_review import human_review, pending_review
+from schemas.backend import Backend
+from schemas.context import context_for
+from schemas.errors import BackendError
+from schemas.settings import PipelineSettings
+from schemas.state import (
+    InputState,
+    MemoryInputState,
+    OutputState,
+    State,
+    blank_state,
+    state_schema,
+)
+
+# Routers bound the loops (rounds, aspects at the gate). LangGraph's default limit would end a long
+# debate with an error that does not say so.
+RECURSION_LIMIT = 1_000_000
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+def compile_table(
+    table: Table,
+    pipeline: PipelineSettings,
+    backend: Backend,
+    *,
+    name: str = "absa",
+    store: BaseStore | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    interactive: bool = False,
+    switchable_to: Sequence[PipelineSettings] = (),
+    own_keys: Mapping[str, Any] | None = None,
+) -> Graph:
+    """Compile the table; `Wiring.compile` explains the arguments.
+
+    A table of fixed settings (`Table.under`) has no switches. For a graph whose edges read the
+    settings of each run's context, `switchable_to` lists the settings that a context can ask for.
+    """
+    switchable = bool(switchable_to)
+    has_memory = "recall" in table.nodes
+    with_answers = any(getattr(node, "writes", "") is None for node in table.nodes.values())
+    schema = state_schema(table.nodes, own_keys or {}, with_answers=with_answers)
+    keys = schema.__annotations__
+    settings = SettingsInForce(pipeline, switchable=switchable)
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(
+        schema,
+        context_schema=context_for(pipeline) if switchable else None,
+        input_schema=MemoryInputState if has_memory else InputState,
+        output_schema=OutputState,
+    )
+    for node in table.nodes.values():
+        if not isinstance(node, Rule):
+            step: Any = AgentStep(node, backend, settings)
+            graph.add_node(node.name, step, retry_policy=RetryPolicy(retry_on=_is_retryable))
+            continue
+        if node.name == "intake":
+            node = _with_blank_state(node, settings, keys)
+        elif node.function is human_review and not (interactive or checkpointer):
+            node = replace(node, function=pending_review)
+        graph.add_node(node.name, RuleStep(node, settings, keys))
+    variants = [table.under(other) for other in switchable_to] or [table]
+    for source in (START, *table.nodes):
+        _add_edges(graph, table, source, variants, settings)
+    if has_memory and store is None and not interactive:
+        store = InMemoryStore()
+    compiled = graph.compile(name=name, store=store, checkpointer=checkpointer)
+    return compiled.with_config(recursion_limit=RECURSION_LIMIT)
+
+
+def _is_retryable(error: Exception) -> bool:
+    return isinstance(error, BackendError) and error.retryable
+
+
+def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str, Any]) -> Rule:
+    """The first node also resets the state and refuses a context that the graph would ignore."""
+
+    def checked(state: State) -> dict[str, Any]:
+        settings.check_context()
+        update = {key: value for key, value in intake.function(state).items() if key in keys}
+        return {**blank_state(keys), **update}
+
+    return replace(intake, function=checked)
+
+
+def _add_edges(
+    graph: StateGraph[Any, Any, Any, Any],
+    table: Table,
+    source: str,
+    variants: Sequence[Table],
+    settings: SettingsInForce,
+) -> None:
+    """Plain edges to what always follows, and a router with its possible targets for the rest."""
+    route = table.edges[source]
+    if isinstance(route, Choice) and route.labelled:
+        words = RouteStep(lambda state, p: list(route.router(state, p)), settings)
+        graph.add_conditional_edges(source, words, {w: way[0] for w, way in route.ways.items()})
+        return
+    fixed = [variant for variant in variants if source in variant.edges]
+    possible = list(dict.fromkeys(name for v in fixed for name in v.may_follow(source)))
+    plain = () if isinstance(route, Choice) else possible
+    certain = [name for name in plain if _is_certain(name, source, fixed)]
+    for name in certain:
+        graph.add_edge(source, name)
+    if chosen := [name for name in possible if name not in certain]:
+        router = RouteStep(_router(table, route, set(certain)), settings)
+        graph.add_conditional_edges(source, router, chosen)
+
+
+def _is_certain(name: str, source: str, variants: Sequence[Table]) -> bool:
+    """Whether `name` always comes after `source`."""
+    return all(name in v.targets(source) and name not in v.conditions for v in variants)
+
+
+def _router(
+    table: Table, route: Route, certain: Collection[str]
+) -> Callable[[State, PipelineSettings], list[Any]]:
+    def chosen(state: State, p: PipelineSettings) -> list[Any]:
+        picked = route.picked(state, p) if isinstance(route, Choice) else route
+        sends = [target for target in picked if isinstance(target, Send)]
+        names = tuple(target for target in picked if isinstance(target, str))
+        used = table.follow(names, lambda name: table.is_used(name, state, p))
+        return [*sends, *(name for name in used if name not in certain)]
+
+    return chosen

@@ -1,0 +1,145 @@
+"""The debate: Stage 1, a debate, Stage 2 reviews, the override gate, adoption, the Moderator."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from langgraph.graph import END, START
+
+from graph import routing
+from graph.table import Choice, Rule, Table, table_nodes
+from nodes.adopt import adopt
+from nodes.apply_reviews import apply_reviews
+from nodes.ate import ate
+from nodes.ate_review import ate_review
+from nodes.atsa import atsa
+from nodes.atsa_review import atsa_review
+from nodes.finalize import finalize
+from nodes.human_review import human_review
+from nodes.intake import intake
+from nodes.judge import judge
+from nodes.moderator import moderator
+from nodes.override_gate import carry_out, override_gate, record_verdict
+from nodes.recall import recall
+from nodes.remember import remember
+from nodes.review_context import review_context
+from nodes.speaker import speaker
+from nodes.stage1 import stage1
+from nodes.validator import validator
+from nodes.validator_review import validator_review
+from schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
+
+SKIPPED = {verdict: f"skip_{verdict}" for verdict in routing.SKIPS}
+APPLIED = {verdict: f"apply_{verdict}" for verdict in routing.OVERRIDES}
+
+
+def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
+    """The table of the debate; a switchable graph has the speakers of both debate protocols."""
+    orders: dict[DebateProtocol, tuple[str, ...]] = {p.debate.protocol: p.debate.order}
+    if switchable:
+        default: dict[DebateProtocol, tuple[str, ...]] = {
+            "patch": tuple(DEFAULT_PERSONAS["patch"]),
+            "persona": tuple(DEFAULT_PERSONAS["persona"]),
+        }
+        orders = {**default, **orders}
+    speakers = [speaker(name, protocol) for protocol, order in orders.items() for name in order]
+    after_round = {
+        # Rounds are a loop in the graph, not copies of its nodes.
+        order[-1]: Choice.of(routing.next_round, order[0], "judge")
+        if switchable or p.debate.rounds > 1
+        else ("judge",)
+        for order in orders.values()
+    }
+    # With `always` every text is shown to a person: the edge is not conditional.
+    always = p.human_review == "always" and not switchable
+    return Table(
+        nodes=table_nodes(
+            *(intake, ate, atsa, validator, stage1, Rule("recall", recall, blocking=True)),
+            *(*speakers, judge, review_context),
+            *(ate_review, atsa_review, validator_review, apply_reviews, override_gate),
+            *(Rule(node, record_verdict(verdict)) for verdict, node in SKIPPED.items()),
+            *(Rule(node, carry_out(verdict)) for verdict, node in APPLIED.items()),
+            *(adopt, moderator, human_review, finalize),
+            Rule("remember", remember, blocking=True),
+        ),
+        edges={
+            START: ("intake",),
+            "intake": ("ate", "atsa", "validator"),
+            "ate": ("stage1",),
+            "atsa": ("stage1",),
+            "validator": ("stage1",),
+            "stage1": ("recall",),
+            "recall": tuple(order[0] for order in orders.values()),
+            **{
+                name: (following,)
+                for order in orders.values()
+                for name, following in zip(order, order[1:], strict=False)
+            },
+            **after_round,
+            "judge": ("review_context",),
+            "review_context": ("ate_review", "atsa_review"),
+            "ate_review": ("validator_review",),
+            "atsa_review": ("validator_review",),
+            "validator_review": ("apply_reviews",),
+            "apply_reviews": ("override_gate",),
+            # One edge and one node per verdict: two edges to one node collapse in a drawing.
+            "override_gate": Choice(
+                routing.after_gate,
+                {v: (node,) for v, node in {**SKIPPED, **APPLIED}.items()}
+                | {routing.NO_VERDICT: ("adopt",)},
+                labelled=True,
+            ),
+            **dict.fromkeys((*SKIPPED.values(), *APPLIED.values()), ("adopt",)),
+            "adopt": ("moderator",),
+            "moderator": ("human_review",),
+            "human_review": ("finalize",),
+            "finalize": ("remember",),
+            "remember": (END,),
+        },
+        switches={
+            "validator": routing.has_validator,
+            "recall": routing.has_memory,
+            **{name: _speaks_in(protocol) for protocol, order in orders.items() for name in order},
+            "judge": routing.has_debate,
+            "review_context": routing.has_debate,
+            "ate_review": routing.has_stage2,
+            "atsa_review": routing.has_stage2,
+            "validator_review": routing.has_validator_review,
+            "apply_reviews": routing.has_stage2,
+            "override_gate": routing.has_gate,
+            SKIPPED["contradictory_memory"]: routing.uses_memory,
+            APPLIED["drop"]: routing.may_drop,
+            "adopt": routing.has_stage2,
+            "moderator": routing.has_moderator,
+            "human_review": routing.may_ask,
+            "remember": routing.has_memory,
+        },
+        conditions={"ate": routing.searches_aspects}
+        | ({} if always else {"human_review": routing.is_doubtful}),
+    )
+
+
+def _speaks_in(protocol: DebateProtocol) -> routing.Switch:
+    return lambda p: p.enable_debate and p.debate.protocol == protocol
+
+
+def variants(p: PipelineSettings) -> list[PipelineSettings]:
+    """The settings that a run's context can switch to, as far as they change the edges."""
+    toggles = ("validator", "stage2", "debate", "debate_override", "moderator")
+    protocols: tuple[DebateProtocol, ...] = ("patch", "persona")
+    return [
+        p.model_copy(
+            update={
+                **{f"enable_{name}": name in on for name in toggles},
+                "human_review": human_review,
+                "memory": p.memory.model_copy(update={"condition": memory}),
+                "debate": p.debate.model_copy(update={"protocol": protocol}),
+                "debate_override": p.debate_override.model_copy(update={"allow_drop": True}),
+            }
+        )
+        for size in range(len(toggles) + 1)
+        for on in combinations(toggles, size)
+        for human_review in ("off", "on_conflict")
+        for memory in ("off", "on")
+        for protocol in protocols
+    ]

@@ -1,0 +1,180 @@
+"""A graph as data: its nodes, its edges, and the conditions under which a node is used.
+
+A protocol's table holds all nodes that the protocol can have. Two kinds of conditions leave some of
+them out:
+
+- `switches` read the settings: `validator` is used if `enable_validator` is set.
+- `conditions` read the state of one text too: `human_review` is used if the agents left a doubt.
+
+An edge to a node that is left out leads to the nodes after it. Where an edge leads to several nodes
+side by side, one that is left out is simply missing, as long as another one remains.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from langgraph.graph import END
+from langgraph.types import Send
+
+from nodes.agent import Agent, Variants
+from schemas.settings import PipelineSettings
+from schemas.state import State
+
+Router = Callable[[State, PipelineSettings], Sequence[str | Send]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A node that computes an update of the state: `function(state)` or `(state, pipeline)`."""
+
+    name: str
+    function: Callable[..., Any]
+    # It waits for a store or something else: async runs call it in a thread.
+    blocking: bool = False
+    # A user wrote it: its update is checked for keys that the state does not have.
+    own: bool = False
+
+    @cached_property
+    def takes_settings(self) -> bool:
+        """Whether the function has a second parameter."""
+        return len(inspect.signature(self.function).parameters) > 1
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The state keys of the update, as far as the function's type hints say."""
+        update = get_type_hints(self.function).get("return")
+        return frozenset(getattr(update, "__annotations__", {}))
+
+
+Node = Agent[Any] | Variants | Rule
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Edges of which a router picks some for every text.
+
+    The router returns words, and `ways` says where each word leads. The last way is where edges to
+    this node lead if the node itself is left out. With `labelled` every word stands at an edge of
+    its own in the drawing, and goes with its node if that is left out.
+    """
+
+    router: Router
+    ways: Mapping[str, tuple[str, ...]]
+    labelled: bool = False
+
+    @classmethod
+    def of(cls, router: Router, *targets: str) -> Choice:
+        """A choice between nodes, which the router calls by their names."""
+        return cls(router, {target: (target,) for target in targets})
+
+    def picked(self, state: State, pipeline: PipelineSettings) -> list[str | Send]:
+        """The nodes that the router picks for this text."""
+        picked: list[str | Send] = []
+        for word in self.router(state, pipeline):
+            picked += [word] if isinstance(word, Send) else self.ways[word]
+        return picked
+
+
+Route = tuple[str, ...] | Choice
+
+
+@dataclass(frozen=True)
+class Table:
+    """The nodes of a graph and the edges between them."""
+
+    nodes: Mapping[str, Node]
+    edges: Mapping[str, Route]
+    switches: Mapping[str, Callable[[PipelineSettings], bool]] = field(default_factory=dict)
+    conditions: Mapping[str, Callable[[State, PipelineSettings], bool]] = field(
+        default_factory=dict
+    )
+
+    def is_used(self, name: str, state: State, pipeline: PipelineSettings) -> bool:
+        """Whether the node is used for this text, under these settings."""
+        if name in self.switches and not self.switches[name](pipeline):
+            return False
+        return name not in self.conditions or self.conditions[name](state, pipeline)
+
+    def targets(self, source: str) -> tuple[str, ...]:
+        """All nodes that the edges of `source` name."""
+        route = self.edges.get(source, ())
+        if isinstance(route, Choice):
+            return _once(target for way in route.ways.values() for target in way)
+        return route
+
+    def after(self, name: str) -> tuple[str, ...]:
+        """Where an edge to `name` leads if the node is left out."""
+        route = self.edges.get(name, ())
+        return list(route.ways.values())[-1] if isinstance(route, Choice) else route
+
+    def follow(self, names: Sequence[str], is_used: Callable[[str], bool]) -> tuple[str, ...]:
+        """The nodes that an edge to `names` reaches, past those that are left out."""
+        used = tuple(name for name in names if name == END or is_used(name))
+        if used or not names:
+            return used
+        return self.follow(_once(n for name in names for n in self.after(name)), is_used)
+
+    def possible(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All nodes that an edge to `names` may reach, as far as conditions decide."""
+        if not all(name in self.conditions for name in names):
+            return tuple(names)
+        further = _once(n for name in names for n in self.after(name))
+        return _once((*names, *(self.possible(further) if further else ())))
+
+    def may_follow(self, source: str) -> tuple[str, ...]:
+        """All nodes that may come after `source`, as far as conditions decide."""
+        route = self.edges[source]
+        ways = route.ways.values() if isinstance(route, Choice) else [route]
+        return _once(name for way in ways for name in self.possible(way))
+
+    def only(self, is_used: Callable[[str], bool]) -> Table:
+        """The table with edges past the nodes that are left out."""
+
+        def past(route: Route) -> Route:
+            if not isinstance(route, Choice):
+                return self.follow(route, is_used)
+            kept = {
+                word: self.follow(way, is_used)
+                for word, way in route.ways.items()
+                if not route.labelled or all(map(is_used, way))
+            }
+            return replace(route, ways=kept)
+
+        edges = {source: past(route) for source, route in self.edges.items()}
+        return replace(self, edges=edges)
+
+    def under(self, pipeline: PipelineSettings) -> Table:
+        """The table of fixed settings: the nodes that can be reached, and no switches."""
+        fixed = self.only(lambda name: name not in self.switches or self.switches[name](pipeline))
+        return replace(fixed, switches={}).reachable()
+
+    def reachable(self, start: str = "__start__") -> Table:
+        """The table without nodes that no edge leads to."""
+        seen, todo = {start}, [start]
+        while todo:
+            new = [name for name in self.targets(todo.pop()) if name not in seen]
+            seen.update(new)
+            todo += new
+        return replace(
+            self,
+            nodes={name: node for name, node in self.nodes.items() if name in seen},
+            edges={source: route for source, route in self.edges.items() if source in seen},
+            conditions={name: test for name, test in self.conditions.items() if name in seen},
+        )
+
+
+def table_nodes(*nodes: Node | Callable[..., Any]) -> dict[str, Node]:
+    """Nodes by name; a rule's function becomes a node of its own name."""
+    named: list[Node] = [
+        n if isinstance(n, Agent | Variants | Rule) else Rule(n.__name__, n) for n in nodes
+    ]
+    return {node.name: node for node in named}
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,315 @@
+"""The nodes and edges of a graph as data that a user can change before compiling it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START
+from langgraph.store.base import BaseStore
+
+from graph.compile import Graph, compile_table
+from graph.conflict_review import conflict_review
+from graph.debate import debate
+from graph.steps import nearest
+from graph.table import Choice, Node, Route, Rule, Table
+from graph.vote import vote
+from nodes import assets
+from nodes.agent import Agent, Variants
+from schemas.backend import Backend
+from schemas.errors import WiringError
+from schemas.settings import PipelineSettings
+from schemas.state import STATE_KEYS, MemoryInputState, State
+
+TABLES: Mapping[str, Callable[[PipelineSettings], Table]] = {
+    "debate": debate,
+    "conflict_review": conflict_review,
+    "single": vote,
+    "vote": vote,
+}
+# What every agent is shown or every text has, whichever nodes the graph holds.
+_ALWAYS_WRITTEN = frozenset(MemoryInputState.__annotations__) | {"calls", "counts", "adoption"}
+
+OwnNode = Agent[Any] | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The nodes and edges of a graph. Every method returns a new `Wiring`.
+
+    Mistakes are collected, and `compile` raises them together as one `WiringError`.
+    """
+
+    pipeline: PipelineSettings
+    table: Table
+    # Makes the backend, and opens the store, of a graph that is compiled without them.
+    default_backend: Callable[[], Backend] | None = None
+    default_store: Callable[[], BaseStore | None] = lambda: None
+    own_nodes: frozenset[str] = frozenset()
+    own_keys: Mapping[str, Any] = field(default_factory=dict)
+    mistakes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes."""
+        return tuple(self.table.nodes)
+
+    @property
+    def edges(self) -> dict[str, tuple[str, ...]]:
+        """The nodes that may follow each node; START and END are LangGraph's names."""
+        return {source: self.table.may_follow(source) for source in self.table.edges}
+
+    def replace(
+        self, name: str, node: OwnNode, *, writes: Mapping[str, Any] | None = None
+    ) -> Wiring:
+        """Put another node in the place of `name`; its edges stay.
+
+        `node` is a function from the state to an update (plain or async; a second parameter gets
+        the pipeline settings) or an `Agent`. `writes` declares state keys of your own with their
+        types.
+        """
+        if name not in self.table.nodes:
+            return self._mistaken(self._unknown(name))
+        return self._with_node(name, node, writes or {}, self.table.edges)
+
+    def insert(
+        self,
+        name: str,
+        node: OwnNode,
+        *,
+        after: str,
+        before: str | None = None,
+        writes: Mapping[str, Any] | None = None,
+    ) -> Wiring:
+        """Put a new node into the edge from `after` to `before`.
+
+        Without `before` the new node takes over all edges of `after`.
+        """
+        edges = self.table.edges
+        unknown = [n for n in (after, before) if n is not None and not self._has(n)]
+        if unknown:
+            return self._mistaken(*map(self._unknown, unknown))
+        if before is not None and before not in self.table.targets(after):
+            leads = ", ".join(map(repr, self.table.targets(after)))
+            return self._mistaken(
+                f"no edge leads from {after!r} to {before!r}: it leads to {leads}"
+            )
+        if name in self.table.nodes:
+            return self._mistaken(f"{name!r} is a node already: choose another name, or replace it")
+        if before is None:
+            changed = {**edges, after: (name,), name: edges[after]}
+        else:
+            changed = {**edges, after: _renamed(edges[after], before, name), name: (before,)}
+        return self._with_node(name, node, writes or {}, changed)
+
+    def remove(self, name: str) -> Wiring:
+        """Take a node out; the edges to it lead to the nodes after it."""
+        if name not in self.table.nodes:
+            return self._mistaken(self._unknown(name))
+        left = self.table.only(lambda other: other != name)
+        left = replace(
+            left,
+            nodes={other: node for other, node in left.nodes.items() if other != name},
+            edges={source: route for source, route in left.edges.items() if source != name},
+        )
+        return replace(self, table=left, own_nodes=self.own_nodes - {name})
+
+    def rewire(
+        self, source: str, *targets: str, by: Callable[[State], Any] | None = None
+    ) -> Wiring:
+        """Replace the edges of `source` by edges to `targets`, which run side by side.
+
+        With `by`, a function from the state to the name (or names) of the next nodes, only those
+        are taken.
+        """
+        unknown = [n for n in (source, *targets) if not self._has(n)]
+        if unknown or not targets:
+            mistakes = list(map(self._unknown, unknown))
+            mistakes += [] if targets else [f"rewire({source!r}) names no target"]
+            return self._mistaken(*mistakes)
+        route: Route = targets if by is None else Choice.of(_listed(by), *targets)
+        table = replace(self.table, edges={**self.table.edges, source: route})
+        return replace(self, table=table)
+
+    def compile(
+        self,
+        *,
+        backend: Backend | None = None,
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+        store: BaseStore | None = None,
+        name: str = "absa",
+        interactive: bool = False,
+    ) -> Graph:
+        """Compile the graph.
+
+        Args:
+            backend: Answers for the agents; default: the one that the settings name.
+            checkpointer: Lets the graph wait for a person (`pipeline.human_review`).
+            store: Keeps the episodes of memory; default: the one that the settings name.
+            name: The name of the graph.
+            interactive: LangGraph's server brings its own checkpointer and store, and refuses a
+                graph that has them. Say so here, so that the graph waits for a person.
+
+        Raises:
+            WiringError: The graph cannot work; the message lists all reasons.
+        """
+        if mistakes := (*self.mistakes, *self._mistakes_of_the_whole()):
+            raise WiringError("; ".join(mistakes))
+        if backend is None:
+            if self.default_backend is None:
+                raise WiringError("compile needs a backend: pass `backend=`")
+            backend = self.default_backend()
+        table = self.table.reachable()
+        _check_playable(backend, table)
+        if store is None and not interactive and "recall" in table.nodes:
+            store = self.default_store()
+        return compile_table(
+            table,
+            self.pipeline,
+            backend,
+            name=name,
+            store=store,
+            checkpointer=checkpointer,
+            interactive=interactive,
+            own_keys=self.own_keys,
+        )
+
+    def _has(self, name: str) -> bool:
+        return name in (START, END) or name in self.table.nodes
+
+    def _unknown(self, name: str) -> str:
+        return f"there is no node {name!r}{nearest(name, self.table.nodes)}"
+
+    def _mistaken(self, *mistakes: str) -> Wiring:
+        return replace(self, mistakes=(*self.mistakes, *mistakes))
+
+    def _with_node(
+        self, name: str, node: OwnNode, writes: Mapping[str, Any], edges: Mapping[str, Route]
+    ) -> Wiring:
+        mistakes = []
+        if name in STATE_KEYS or name in self.own_keys:
+            mistakes.append(f"{name!r} is a key of the state: give the node another name")
+        if taken := [key for key in writes if key in STATE_KEYS]:
+            keys = ", ".join(map(repr, taken))
+            mistakes.append(f"the state has {keys} already: leave it out of writes")
+        made: Node
+        if isinstance(node, Agent):
+            if node.name != name:
+                mistakes.append(f"the agent is called {node.name!r}, its node {name!r}")
+            mistakes += _prompt_mistakes(node)
+            made = node
+        else:
+            is_async = asyncio.iscoroutinefunction(node)
+            made = Rule(name, node, blocking=not is_async, own=True)
+        table = replace(self.table, nodes={**self.table.nodes, name: made}, edges=edges)
+        return replace(
+            self,
+            table=table,
+            own_nodes=self.own_nodes | {name},
+            own_keys={**self.own_keys, **writes},
+            mistakes=(*self.mistakes, *mistakes),
+        )
+
+    def _mistakes_of_the_whole(self) -> Iterator[str]:
+        reachable = self.table.reachable()
+        for name in sorted(self.own_nodes - reachable.nodes.keys()):
+            yield f"nothing leads to your node {name!r}: insert it, or rewire an edge to it"
+        if END not in {t for source in reachable.edges for t in reachable.targets(source)}:
+            yield "no path leads to the end of the graph"
+        for source in reachable.nodes:
+            if not reachable.targets(source):
+                yield f"nothing follows {source!r}: rewire it to the node that should"
+        if cycle := _plain_cycle(reachable):
+            yield f"{' -> '.join(cycle)} is a cycle without a router: it would never end"
+        written = _written(reachable.nodes.values()) | self.own_keys.keys() | _ALWAYS_WRITTEN
+        for node in reachable.nodes.values():
+            if isinstance(node, Agent) and not callable(node.sees):
+                for key in node.sees:
+                    if key not in written:
+                        yield (
+                            f"the agent {node.name!r} sees {key!r}, which no node of this graph "
+                            f"writes{nearest(key, written)}"
+                        )
+
+
+def wiring(pipeline: PipelineSettings) -> Wiring:
+    """The nodes and edges of these settings: what is switched off is not among them."""
+    return Wiring(pipeline, TABLES[pipeline.protocol](pipeline).under(pipeline))
+
+
+def _renamed(route: Route, old: str, new: str) -> Route:
+    def way(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in names)
+
+    if isinstance(route, Choice):
+        return replace(route, ways={word: way(names) for word, names in route.ways.items()})
+    return way(route)
+
+
+def _listed(by: Callable[[State], Any]) -> Callable[[State, PipelineSettings], list[str]]:
+    def router(state: State, pipeline: PipelineSettings) -> list[str]:
+        chosen = by(state)
+        return [chosen] if isinstance(chosen, str) else list(chosen)
+
+    return router
+
+
+def _written(nodes: Iterable[Node]) -> frozenset[str]:
+    keys: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Rule):
+            keys |= node.writes
+        elif node.writes is not None:
+            keys.add(node.writes)
+        else:
+            keys |= {
+                "answers",
+                *(["shared_answers"] if isinstance(node, Agent) and node.shared else []),
+            }
+    return frozenset(keys)
+
+
+def _prompt_mistakes(agent: Agent[Any]) -> Iterator[str]:
+    source = agent.prompt or agent.name
+    if isinstance(source, str) and len(source.split()) == 1 and source not in assets.prompt_names():
+        yield (
+            f"the agent {agent.name!r} has no prompt: {source!r} is not a shipped one"
+            f"{nearest(source, assets.prompt_names())}; pass the text, or the Path of a file"
+        )
+    elif not isinstance(source, str) and not source.is_file():
+        yield f"the prompt of the agent {agent.name!r} is not a file: {source}"
+
+
+def _plain_cycle(table: Table) -> list[str]:
+    """A cycle of edges that no router decides, as the names on it; empty if there is none."""
+    done: set[str] = set()
+
+    def search(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        route = table.edges.get(name, ())
+        if name in done or isinstance(route, Choice):
+            return []
+        for target in route:
+            if cycle := search(target, [*path, name]):
+                return cycle
+        done.add(name)
+        return []
+
+    return search(START, [])
+
+
+def _check_playable(backend: Backend, table: Table) -> None:
+    """Refuse agents that the backend has no answer for, before anything is analysed."""
+    can_play: Callable[[str], bool] | None = getattr(backend, "can_play", None)
+    if can_play is None:
+        return
+    agents = [name for name, node in table.nodes.items() if isinstance(node, Agent | Variants)]
+    if missing := [name for name in agents if not can_play(name)]:
+        raise WiringError(
+            f"the offline analyser cannot answer for {', '.join(map(repr, missing))}: it knows the "
+            "shipped agents only; use backend.kind openai, or take the agent out"
+        )
