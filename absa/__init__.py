@@ -6,21 +6,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from absa.api import aanalyze, analyze, build_graph, checkpoint_serde
     from absa.config import SettingsError, load_settings
-    from schemas.errors import BackendError, InputError
+    from absa.wired import wiring
+    from graph import Wiring
+    from nodes.agent import Agent
+    from schemas.errors import BackendError, InputError, WiringError
     from schemas.output import FinalOutput
     from schemas.settings import Settings
 
 __all__ = [
+    "Agent",
     "BackendError",
     "FinalOutput",
     "InputError",
     "Settings",
     "SettingsError",
+    "Wiring",
+    "WiringError",
     "aanalyze",
     "analyze",
     "build_graph",
     "checkpoint_serde",
     "load_settings",
+    "wiring",
 ]
 
 _HOMES = {
@@ -30,7 +37,11 @@ _HOMES = {
     "checkpoint_serde": "absa.api",
     "SettingsError": "absa.config",
     "load_settings": "absa.config",
+    "wiring": "absa.wired",
+    "Wiring": "graph",
+    "Agent": "nodes.agent",
     "BackendError": "schemas.errors",
+    "WiringError": "schemas.errors",
     "InputError": "schemas.errors",
     "FinalOutput": "schemas.output",
     "Settings": "schemas.settings",

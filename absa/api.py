@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -14,11 +12,10 @@ from langgraph.store.base import BaseStore
 from pydantic import BaseModel
 
 from absa.aux_hf import with_signal
-from absa.backends import make_backend
 from absa.config import load_settings
 from absa.demos import Demos
-from absa.memory import open_memory
-from graph import Graph, build
+from absa.wired import wired
+from graph import Graph
 from schemas import answers, human, memory, output, records
 from schemas.backend import Backend
 from schemas.output import FinalOutput
@@ -39,14 +36,8 @@ def build_graph(
     settings' own may answer for the agents, and another `store` keep what they remember. A graph
     that asks a person (`pipeline.human_review`) needs a `checkpointer` to wait for the answer.
     """
-    settings = settings or load_settings()
-    opened = ExitStack()
-    if store is None:
-        store = opened.enter_context(open_memory(settings.pipeline.memory))
-    backend = backend or make_backend(settings.backend)
-    graph = build(settings.pipeline, backend, store=store, checkpointer=checkpointer)
-    weakref.finalize(graph, opened.close)
-    return graph
+    wiring = wired(settings or load_settings())
+    return wiring.compile(backend=backend, store=store, checkpointer=checkpointer)
 
 
 def checkpoint_serde() -> JsonPlusSerializer:

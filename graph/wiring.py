@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START
@@ -19,6 +21,7 @@ from graph.table import Choice, Node, Route, Rule, Table
 from graph.vote import vote
 from nodes import assets
 from nodes.agent import Agent, Variants
+from schemas.answers import as_answer
 from schemas.backend import Backend
 from schemas.errors import WiringError
 from schemas.settings import PipelineSettings
@@ -47,7 +50,7 @@ class Wiring:
     table: Table
     # Makes the backend, and opens the store, of a graph that is compiled without them.
     default_backend: Callable[[], Backend] | None = None
-    default_store: Callable[[], BaseStore | None] = lambda: None
+    open_store: Callable[[], AbstractContextManager[BaseStore | None]] = nullcontext
     own_nodes: frozenset[str] = frozenset()
     own_keys: Mapping[str, Any] = field(default_factory=dict)
     mistakes: tuple[str, ...] = ()
@@ -163,10 +166,11 @@ class Wiring:
                 raise WiringError("compile needs a backend: pass `backend=`")
             backend = self.default_backend()
         table = self.table.reachable()
-        _check_playable(backend, table)
+        _check_playable(backend, table, self.pipeline)
+        opened = ExitStack()
         if store is None and not interactive and "recall" in table.nodes:
-            store = self.default_store()
-        return compile_table(
+            store = opened.enter_context(self.open_store())
+        graph = compile_table(
             table,
             self.pipeline,
             backend,
@@ -176,6 +180,9 @@ class Wiring:
             interactive=interactive,
             own_keys=self.own_keys,
         )
+        # The store is closed when the graph is no longer used.
+        weakref.finalize(graph, opened.close)
+        return graph
 
     def _has(self, name: str) -> bool:
         return name in (START, END) or name in self.table.nodes
@@ -302,13 +309,14 @@ def _plain_cycle(table: Table) -> list[str]:
     return search(START, [])
 
 
-def _check_playable(backend: Backend, table: Table) -> None:
+def _check_playable(backend: Backend, table: Table, pipeline: PipelineSettings) -> None:
     """Refuse agents that the backend has no answer for, before anything is analysed."""
-    can_play: Callable[[str], bool] | None = getattr(backend, "can_play", None)
+    can_play = getattr(backend, "can_play", None)
     if can_play is None:
         return
-    agents = [name for name, node in table.nodes.items() if isinstance(node, Agent | Variants)]
-    if missing := [name for name in agents if not can_play(name)]:
+    nodes = table.nodes.values()
+    agents = [node.under(pipeline) for node in nodes if isinstance(node, Agent | Variants)]
+    if missing := [a.name for a in agents if not can_play(a.name, as_answer(cast(Any, a.answer)))]:
         raise WiringError(
             f"the offline analyser cannot answer for {', '.join(map(repr, missing))}: it knows the "
             "shipped agents only; use backend.kind openai, or take the agent out"

@@ -39,7 +39,7 @@ class BackendError(RuntimeError):
         self.details = details or {}
 
 
-class WiringError(ValueError):
+class WiringError(InputError):
     """A graph that cannot work: an unknown node, a key without a writer, a cycle without a router.
 
     The user has to change the wiring.

@@ -139,6 +139,13 @@ def _check_persona_name(name: str) -> str:
 
 
 Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
+def _check_wiring_name(name: str) -> str:
+    if not re.fullmatch(r"[\w.]+:\w+", name):
+        raise ValueError(f"expected module:function, such as my_graph:my_wiring, got {name!r}")
+    return name
+
+
+WiringName = Annotated[Text, AfterValidator(_check_wiring_name)]
 BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
 Variable = Annotated[Words, AfterValidator(_check_variable)]
 KeyringEntry = Annotated[Text, AfterValidator(_check_keyring_entry)]
@@ -544,9 +551,13 @@ class Settings(_Section):
     demos: DemoSettings = DemoSettings()
     backend: BackendSettings = BackendSettings()
     aux_hf: AuxHfSettings = AuxHfSettings()
+    wiring: WiringName | None = None
+    """A function of your own, `module:function`, from these settings to a `Wiring`."""
 
     @model_validator(mode="after")
     def _check_roles(self) -> Self:
+        if self.wiring is not None:  # it may add agents
+            return self
         known = {*MODEL_NODES, *self.pipeline.debate.speakers}
         if unknown := [node for node in self.backend.roles if node not in known]:
             names = ", ".join(map(repr, unknown))

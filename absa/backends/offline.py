@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from absa.offline import Analyser, OfflineAnalyst
+from absa.offline.analyst import ROLES
 from absa.offline.models import Models
 from absa.offline.stopping import stoppable
 from schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
@@ -40,6 +41,10 @@ class OfflineBackend:
         self._analyst = OfflineAnalyst(Analyser(models))
         # Threads start with the first long text. The three agents of Stage 1 share an analysis.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="absa-offline")
+
+    def can_play(self, node: str, answer: type[Answer]) -> bool:
+        """Whether the analyser has an answer of its own for this agent."""
+        return answer in _BY_ANSWER or node in ROLES
 
     def ask(self, question: Ask) -> Reply:
         """Analyse now."""

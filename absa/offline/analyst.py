@@ -25,6 +25,9 @@ _REVIEWS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
     "persona_judge": personas.judge,
     **conflict.REVIEWERS,
 }
+_SPEAKERS = ("epm", "tan", "cj")
+ROLES = frozenset({*_INDEPENDENT, *_REVIEWS, *_SPEAKERS, "arbiter"})
+"""The agents that the analyser has an answer of its own for."""
 
 
 class OfflineAnalyst:
@@ -57,6 +60,6 @@ class OfflineAnalyst:
             return _INDEPENDENT[role](analysis)
         if role in _REVIEWS:
             return _REVIEWS[role](analysis, inputs)
-        if role in ("epm", "tan", "cj") or isinstance(inputs.get("persona"), Mapping):
+        if role in _SPEAKERS or isinstance(inputs.get("persona"), Mapping):
             return debate.speaker(role, analysis, inputs)
         raise ValueError(f"the offline analyst knows no role {role!r}")

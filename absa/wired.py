@@ -1,0 +1,87 @@
+"""The wiring of the settings: the shipped one, or what a function of the user makes of it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from langgraph.store.base import BaseStore
+
+from absa.backends import make_backend
+from absa.config import load_settings
+from absa.memory import open_memory
+from graph import Wiring
+from graph import wiring as shipped_wiring
+from graph.steps import nearest
+from schemas.errors import WiringError
+from schemas.settings import Settings
+
+
+def wiring(settings: Settings | None = None) -> Wiring:
+    """The nodes and edges of the settings as data: what is switched off is not among them.
+
+    Change them with `replace`, `insert`, `remove` and `rewire`, then `compile()` the graph.
+    """
+    chosen = settings or load_settings()
+
+    def open_store() -> AbstractContextManager[BaseStore | None]:
+        return open_memory(chosen.pipeline.memory)
+
+    return replace(
+        shipped_wiring(chosen.pipeline),
+        default_backend=lambda: make_backend(chosen.backend),
+        open_store=open_store,
+    )
+
+
+def wired(settings: Settings) -> Wiring:
+    """The wiring that a run with these settings uses: `settings.wiring` may name a function.
+
+    Raises:
+        WiringError: The function cannot be imported, or does not return a `Wiring`.
+    """
+    if settings.wiring is None:
+        return wiring(settings)
+    made = _function(settings.wiring)(settings)
+    if not isinstance(made, Wiring):
+        raise WiringError(
+            f"wiring: {settings.wiring} returned {type(made).__name__}: it must return a Wiring, "
+            "such as absa.wiring(settings).remove('validator_review')"
+        )
+    return made
+
+
+def wiring_file(settings: Settings) -> Path | None:
+    """The source file of the user's function: a run with another version is another run."""
+    if settings.wiring is None:
+        return None
+    module = sys.modules[_function(settings.wiring).__module__]
+    return Path(str(module.__file__))
+
+
+def _function(named: str) -> Callable[[Settings], Any]:
+    module_name, _, function_name = named.partition(":")
+    # The script `absa` does not look in the current folder by itself. Last, so that no file there
+    # can take the place of an installed package.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise WiringError(
+            f"wiring: {module_name!r} cannot be imported ({error}); it must be installed or lie in "
+            "the current folder"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise WiringError(
+            f"wiring: {module_name} has no function {function_name!r}"
+            f"{nearest(function_name, vars(module))}"
+        )
+    return function  # type: ignore[no-any-return]
