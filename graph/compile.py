@@ -91,10 +91,10 @@ def _is_retryable(error: Exception) -> bool:
 def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str, Any]) -> Rule:
     """The first node also resets the state and refuses a context that the graph would ignore."""
 
-    def checked(state: State) -> dict[str, Any]:
+    def checked(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
         settings.check_context()
-        update = {key: value for key, value in intake.function(state).items() if key in keys}
-        return {**blank_state(keys), **update}
+        update = intake.function(*((state, pipeline) if intake.takes_settings else (state,)))
+        return {**blank_state(keys), **{k: v for k, v in update.items() if k in keys}}
 
     return replace(intake, function=checked)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -97,7 +98,7 @@ class RuleStep(Runnable[State, Any]):
 
     def __init__(self, rule: Rule, settings: SettingsInForce, keys: Collection[str]) -> None:
         """Run `rule`; the update of a user's own rule may write only these `keys`."""
-        self.name = rule.name
+        self.name: str = rule.name
         self._rule = rule
         self._settings = settings
         self._keys = keys
@@ -124,18 +125,10 @@ class RuleStep(Runnable[State, Any]):
 
     def _call(self, input: State) -> Any:
         state = typed(input)
-        try:
+        with _missing_keys_named(self.name, state):
             if self._rule.takes_settings:
                 return self._rule.function(state, self._settings())
             return self._rule.function(state)
-        except KeyError as error:
-            (key,) = error.args
-            if key in STATE_KEYS and key not in state:
-                raise WiringError(
-                    f"the node {self.name!r} reads {key!r} from the state, and no node before it "
-                    "wrote that key: put the node that writes it back in, or move this one"
-                ) from error
-            raise
 
     def _checked(self, update: Any) -> Any:
         if not self._rule.own:
@@ -182,6 +175,21 @@ class RouteStep(Runnable[State, Any]):
         return self.invoke(input, config)
 
 
+@contextmanager
+def _missing_keys_named(node: str, state: State) -> Iterator[None]:
+    """A state key that a changed wiring leaves unwritten is a mistake of the wiring."""
+    try:
+        yield
+    except KeyError as error:
+        (key,) = error.args
+        if key not in STATE_KEYS or key in state:
+            raise
+        raise WiringError(
+            f"the node {node!r} reads {key!r} from the state, and no node before it wrote that "
+            "key: put the node that writes it back in, or move this one"
+        ) from error
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """A hint at the name that was probably meant, for the end of a sentence."""
     close = get_close_matches(name, list(names), n=1)
@@ -195,7 +203,7 @@ class AgentStep(Runnable[State, Any]):
         self, agent: Agent[Any] | Variants, backend: Backend, settings: SettingsInForce
     ) -> None:
         """Let `backend` answer for `agent`."""
-        self.name = agent.name
+        self.name: str = agent.name
         self._agent = agent
         self._backend = backend
         self._settings = settings
@@ -205,7 +213,8 @@ class AgentStep(Runnable[State, Any]):
         state = typed(input)
         pipeline = self._settings()
         agent = self._agent.under(pipeline)
-        question = agent.question(state, pipeline)
+        with _missing_keys_named(self.name, state):
+            question = agent.question(state, pipeline)
         start = time.perf_counter()
         reply = self._backend.ask(question)
         return _streamed(agent.take(state, question, reply, _ms_since(start)))
@@ -217,7 +226,8 @@ class AgentStep(Runnable[State, Any]):
         state = typed(input)
         pipeline = self._settings()
         agent = self._agent.under(pipeline)
-        question = agent.question(state, pipeline)
+        with _missing_keys_named(self.name, state):
+            question = agent.question(state, pipeline)
         start = time.perf_counter()
         reply = await self._backend.aask(question)
         return _streamed(agent.take(state, question, reply, _ms_since(start)))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from schemas.answers import Answer, PersonaTurnAnswer
 from schemas.backend import Ask, Backend, Reply
-from schemas.settings import BackendSettings
+from schemas.settings import DEFAULT_PERSONAS, MODEL_NODES, BackendSettings
 
 
 def make_backend(settings: BackendSettings) -> Backend:
     """The backend of these settings. Nothing is loaded or opened before the first question."""
     return LazyBackend(settings)
+
+
+def plays_offline(node: str, answer: type[Answer]) -> bool:
+    """Whether the embedded analyser has an answer for this agent: it knows the shipped ones.
+
+    In the persona debate it speaks for any persona, by its stance.
+    """
+    return answer is PersonaTurnAnswer or node in (*MODEL_NODES, *DEFAULT_PERSONAS["patch"])
 
 
 class LazyBackend:
@@ -23,6 +32,10 @@ class LazyBackend:
         if self._opened is None:
             self._opened = open_backend(self._settings)
         return self._opened
+
+    def can_play(self, node: str, answer: type[Answer]) -> bool:
+        """Whether the backend has an answer for this agent."""
+        return self._settings.kind != "offline" or plays_offline(node, answer)
 
     def ask(self, question: Ask) -> Reply:
         """Answer now."""

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from absa.backends import plays_offline
 from absa.offline import Analyser, OfflineAnalyst
-from absa.offline.analyst import ROLES
 from absa.offline.models import Models
 from absa.offline.stopping import stoppable
 from schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
@@ -44,7 +44,7 @@ class OfflineBackend:
 
     def can_play(self, node: str, answer: type[Answer]) -> bool:
         """Whether the analyser has an answer of its own for this agent."""
-        return answer in _BY_ANSWER or node in ROLES
+        return plays_offline(node, answer)
 
     def ask(self, question: Ask) -> Reply:
         """Analyse now."""

@@ -26,8 +26,6 @@ _REVIEWS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
     **conflict.REVIEWERS,
 }
 _SPEAKERS = ("epm", "tan", "cj")
-ROLES = frozenset({*_INDEPENDENT, *_REVIEWS, *_SPEAKERS, "arbiter"})
-"""The agents that the analyser has an answer of its own for."""
 
 
 class OfflineAnalyst:
