@@ -48,7 +48,15 @@ def wired(settings: Settings) -> Wiring:
     """
     if settings.wiring is None:
         return wiring(settings)
-    made = _function(settings.wiring)(settings)
+    function = _function(settings.wiring)
+    try:
+        made = function(settings)
+    except WiringError:
+        raise
+    except Exception as error:  # whatever a user's code does
+        raise WiringError(
+            f"wiring: {settings.wiring} raised {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(made, Wiring):
         raise WiringError(
             f"wiring: {settings.wiring} returned {type(made).__name__}: it must return a Wiring, "
@@ -57,11 +65,9 @@ def wired(settings: Settings) -> Wiring:
     return made
 
 
-def wiring_file(settings: Settings) -> Path | None:
-    """The source file of the user's function: a run with another version is another run."""
-    if settings.wiring is None:
-        return None
-    module = sys.modules[_function(settings.wiring).__module__]
+def wiring_file(function: str) -> Path:
+    """The source file of `module:function`: a run with another version of it is another run."""
+    module = sys.modules[_function(function).__module__]
     return Path(str(module.__file__))
 
 

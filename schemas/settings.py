@@ -139,6 +139,8 @@ def _check_persona_name(name: str) -> str:
 
 
 Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
+
+
 def _check_wiring_name(name: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", name):
         raise ValueError(f"expected module:function, such as my_graph:my_wiring, got {name!r}")

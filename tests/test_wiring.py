@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from graph.wiring import TABLES
 from schemas.output import FinalOutput
 from schemas.settings import RESERVED_NAMES, PipelineSettings
 
+HERE = Path(__file__).resolve().parent
 TEXT = "가격이 비싸고 맛은 좋아요."
 ANSWERS = said(
     ate=ate("가격", "맛"),
@@ -327,3 +330,111 @@ def test_the_documented_examples_run(words, printed, tmp_path):
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=120
     )
     assert done.stdout.splitlines()[-1] == printed
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A user's folder with the documented agent, six reviews, and the settings of a model."""
+    (tmp_path / "sarcasm.py").write_text(documented.program("extend.md", "python", "is_sarcastic"))
+    rows = [{"uid": f"u{n}", "text": f"food{n} was great{n}"} for n in range(6)]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "reviews.jsonl").write_text(lines)
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "answer_server.py"), str(tmp_path / "calls.jsonl")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    url = server.stdout.readline().strip()
+    backend = {"kind": "openai", "model": "m", "base_url": url}
+    (tmp_path / "my_model.yaml").write_text(json.dumps({"backend": backend}))
+    env = {**os.environ, "OPENAI_API_KEY": "k", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    try:
+        yield tmp_path, env
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+def absa(project: tuple[Path, dict[str, str]], *args: str) -> subprocess.CompletedProcess[str]:
+    folder, env = project
+    command = [str(Path(sys.executable).with_name("absa")), *args]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, encoding="utf-8", timeout=240
+    )
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+WIRED = ("--wiring", "sarcasm:with_sarcasm", "--config", "my_model.yaml")
+
+
+def test_a_foreign_agent_in_a_whole_run_that_is_verified_reported_and_replayed(project):
+    folder = project[0]
+    run_it = absa(project, "run", "reviews.jsonl", "--out", "runs/sarcasm", *WIRED)
+    assert run_it.returncode == 0, run_it.stderr
+    outputs = records(folder / "runs/sarcasm/outputs.jsonl")
+    assert all(o["meta"]["answers"]["sarcasm"]["quote"] for o in outputs) and len(outputs) == 6
+    traces = records(folder / "runs/sarcasm/traces.jsonl")
+    assert sum(t["node"] == "sarcasm" for t in traces) == 6
+    verified = absa(project, "verify", "runs/sarcasm")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "NOT REPLAYED" not in verified.stdout
+    report = absa(project, "report", "runs/sarcasm", "-o", "sarcasm.html")
+    assert report.returncode == 0 and "sarcasm</" in (folder / "sarcasm.html").read_text()
+    again = absa(project, "replay", "runs/sarcasm", "--out", "runs/again")
+    assert again.returncode == 0, again.stderr
+    replayed = records(folder / "runs/again/outputs.jsonl")
+    assert [o["meta"]["answers"] for o in replayed] == [o["meta"]["answers"] for o in outputs]
+    # Another version of the function is another run.
+    source = folder / "sarcasm.py"
+    source.write_text(source.read_text().replace("You read", "You know"))
+    other = absa(project, "run", "reviews.jsonl", "--out", "runs/sarcasm", *WIRED)
+    assert other.returncode == 2 and "wiring" in other.stderr
+
+
+def test_a_foreign_agent_on_dask(project):
+    dask = ("--engine", "dask", "--workers", "1")
+    done = absa(project, "run", "reviews.jsonl", "--out", "runs/dask", *WIRED, *dask)
+    assert done.returncode == 0, done.stderr
+    outputs = records(project[0] / "runs/dask/outputs.jsonl")
+    assert all("sarcasm" in o["meta"]["answers"] for o in outputs) and len(outputs) == 6
+
+
+def test_the_command_line_draws_analyses_and_explains_a_wiring(project):
+    drawn_it = absa(
+        project, "graph", "--wiring", "sarcasm:with_sarcasm", "--config", "my_model.yaml"
+    )
+    assert "stage1 --> sarcasm;" in drawn_it.stdout and "sarcasm --> epm;" in drawn_it.stdout
+    analysed = absa(project, "analyze", "food was great", "--json", *WIRED)
+    assert json.loads(analysed.stdout)["meta"]["answers"]["sarcasm"]["quote"] == "great"
+    for name, hint in (
+        ("sarcsm:with_sarcasm", "cannot be imported"),
+        ("sarcasm:with_sarcsm", "'with_sarcasm'"),
+        ("sarcasm", "module:function"),
+        ("sarcasm:Sarcasm", "raised TypeError"),
+        ("builtins:type", "must return a Wiring"),
+    ):
+        refused = absa(project, "analyze", "x", "--wiring", name)
+        assert refused.returncode == 2 and hint in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_the_documented_graph_for_studio_is_served(project):
+    folder, env = project
+    (folder / "served.py").write_text(documented.program("extend.md", "python", "interactive=True"))
+    served = json.loads(documented.program("extend.md", "json", "served.py"))
+    path, name = served["graphs"]["sarcasm"].split(":")
+    code = f"import runpy; g = runpy.run_path({path!r})[{name!r}]; print(sorted(g.nodes))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "'sarcasm'" in done.stdout, done.stderr

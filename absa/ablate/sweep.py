@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from langgraph.store.memory import InMemoryStore
 
 from absa.ablate.configurations import AblationError
 from absa.ablate.measuring import METRICS, PRIMARY, gold_aspects, row
@@ -22,7 +23,7 @@ from absa.config import parse_override
 from absa.metrics.quality import score_sample
 from absa.runs.replay import Recorded, replay_settings
 from absa.statistics import RESAMPLES, bootstrap
-from graph import build
+from absa.wired import wired
 from schemas.errors import BackendError
 from schemas.output import FinalOutput
 from schemas.settings import RULE_NAMES, Settings
@@ -249,7 +250,7 @@ def _replay(
     samples: Sequence[Mapping[str, Any]],
     asked: dict[str, dict[str, str | None]],
 ) -> _Replayed:
-    graph = build(settings.pipeline, backend)
+    graph = wired(settings).compile(backend=backend, store=InMemoryStore())
     numbers, exact, overrides, adopted = [], 0, 0, 0
     for sample in samples:
         given = {key: sample.get(key) for key in ("text", "uid", "lang", "domain")}

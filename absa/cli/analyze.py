@@ -13,6 +13,7 @@ from absa.cli.options import (
     ConfigOption,
     SetOption,
     UsageError,
+    WiringOption,
     complain,
     console,
     print_json,
@@ -83,13 +84,14 @@ def analyze(
     ] = False,
     config: ConfigOption = None,
     sets: SetOption = None,
+    wiring: WiringOption = None,
 ) -> None:
     """Analyse what is given and print it."""
     if (text is None) == (file is None):
         raise UsageError("give a TEXT, - for standard input, or --file FILE; one of them")
     if text is not None and any("가" <= letter <= "힣" for letter in text):
         load_aside()
-    settings = settings_from(config, sets)
+    settings = settings_from(config, sets, wiring)
     known = {
         "lang": lang or None,
         "domain": domain or None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, print_text, settings_from
+from absa.cli.options import ConfigOption, SetOption, WiringOption, print_text, settings_from
 
 HELP = """Draw the graph that the settings give, offline.
 
@@ -35,9 +35,10 @@ def graph(
     ] = False,
     config: ConfigOption = None,
     sets: SetOption = None,
+    wiring: WiringOption = None,
 ) -> None:
     """Print the drawing."""
-    settings = settings_from(config, sets)
+    settings = settings_from(config, sets, wiring)
     from absa.api import build_graph
     from absa.drawing import closed, draw_ascii, draw_svg
 

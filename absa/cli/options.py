@@ -35,6 +35,15 @@ SetOption = Annotated[
         show_default=False,
     ),
 ]
+WiringOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wiring",
+        metavar="MODULE:FUNCTION",
+        help="Use the nodes and edges that a function of yours makes of the settings.",
+        show_default=False,
+    ),
+]
 
 
 # Far above any use: a slip of the keyboard must not cost the machine. As in the settings, which are
@@ -47,15 +56,18 @@ class UsageError(ValueError):
     """A wrong command line that Typer cannot see is wrong: one line on stderr, exit code 2."""
 
 
-def settings_from(config: str | None, sets: Sequence[str] | None) -> Settings:
-    """The settings of `--config` and `--set`.
+def settings_from(
+    config: str | None, sets: Sequence[str] | None, wiring: str | None = None
+) -> Settings:
+    """The settings of `--config`, `--set` and `--wiring`.
 
     Raises:
         SettingsError: If they cannot be used.
     """
     from absa.config import load_settings, parse_override
 
-    return load_settings(config, dict(parse_override(text) for text in sets or ()))
+    changes = dict(parse_override(text) for text in sets or ())
+    return load_settings(config, {**changes, "wiring": wiring} if wiring else changes)
 
 
 def console(*, stderr: bool = False) -> Console:

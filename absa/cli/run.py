@@ -16,6 +16,7 @@ from absa.cli.options import (
     ConfigOption,
     SetOption,
     UsageError,
+    WiringOption,
     complain,
     settings_from,
 )
@@ -47,6 +48,7 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="The run directory.")],
     config: ConfigOption = None,
     sets: SetOption = None,
+    wiring: WiringOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
     concurrency: Annotated[
         int | None,
@@ -117,7 +119,7 @@ def run(
     plan = RunPlan(
         data=data,
         out=out,
-        settings=settings_from(config, sets),
+        settings=settings_from(config, sets, wiring),
         seeds=parse_seeds(seeds),
         limit=limit,
         concurrency=concurrency,

@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from langgraph.store.memory import InMemoryStore
+
 from absa.backends import make_backend
 from absa.backends.cache import AnswerKeys, Answers, default_path
 from absa.backends.meter import Meter, Spent
@@ -31,6 +33,7 @@ from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.pool import Batch, LocalEngine, RunEngine
 from absa.runs.refusals import no_journal, not_stored, other_run
 from absa.runs.status import EVERY_S, StatusFile
+from absa.wired import wired
 from schemas.backend import Backend
 from schemas.errors import InputError
 from schemas.json_text import parse_json
@@ -58,6 +61,8 @@ async def run(
     """
     control = control or Control()
     refuse_what_needs_one_process(plan)
+    # A graph that cannot work is refused before the first sample.
+    wired(plan.settings).compile(backend=make_backend(plan.settings.backend), store=InMemoryStore())
     data = DataFile(plan)
     engine = open_engine(plan, backend_for)
     with locked(plan.out):

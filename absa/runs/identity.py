@@ -52,6 +52,15 @@ def _checkpoint(settings: Settings) -> str | None:
     return path if path and Path(path).exists() else None
 
 
+def _wiring(settings: Settings) -> str | None:
+    """The source file of a user's own wiring."""
+    if settings.wiring is None:
+        return None
+    from absa.wired import wiring_file  # it imports LangGraph
+
+    return str(wiring_file(settings.wiring))
+
+
 #: Settings that name a file or a folder whose content can change an answer, with the path where
 #: these settings use it. A new setting of this kind needs one line here.
 NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
@@ -59,9 +68,10 @@ NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
     "backend.path": _recorded_answers,
     "demos.path": _demos,
     "aux_hf.checkpoint": _checkpoint,
+    "wiring": _wiring,
 }
 #: Those that a worker of a cluster reads for itself.
-READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint")
+READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint", "wiring")
 
 
 def file_sha256(path: Path) -> str:

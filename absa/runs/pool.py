@@ -15,7 +15,8 @@ from absa.runs.journal import Finished
 from absa.runs.loop import Spread
 from absa.runs.plan import Control, RunPlan
 from absa.runs.sample import analyse
-from graph import Graph, build
+from absa.wired import wired
+from graph import Graph
 from schemas.backend import Backend
 from schemas.sample import Sample
 from schemas.settings import BackendSettings, MemorySettings
@@ -99,11 +100,13 @@ class LocalEngine:
             backend = MeteredBackend(backend, batch.meter)
         if batch.answers is not None:
             backend = CachedBackend(backend, batch.keys, batch.answers)
-        pipeline = batch.plan.settings.pipeline
-        # A replay is told what was recalled, and must not be remembered a second time.
-        memory = MemorySettings() if batch.backend.kind == "replay" else pipeline.memory
+        settings = batch.plan.settings
+        memory = settings.pipeline.memory
+        if batch.backend.kind == "replay":
+            # It knows what was recalled, and the text must not be remembered a second time.
+            memory = MemorySettings(condition=memory.condition)
         with open_memory(memory) as store:
-            await _work_on(batch, build(pipeline, backend, store=store))
+            await _work_on(batch, wired(settings).compile(backend=backend, store=store))
 
 
 async def _work_on(batch: Batch, graph: Graph) -> None:

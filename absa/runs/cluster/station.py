@@ -12,6 +12,8 @@ from dataclasses import asdict
 from itertools import count
 from typing import Any
 
+from langgraph.store.memory import InMemoryStore
+
 from absa.backends import make_backend
 from absa.backends.cache import AnswerKeys, read_reply, write_reply
 from absa.backends.meter import StopRun
@@ -19,7 +21,7 @@ from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
 from absa.runs.cluster.line import Line
 from absa.runs.loop import run_in_quick_loop
 from absa.runs.sample import analyse
-from graph import build
+from absa.wired import wired
 from schemas.backend import Ask, Backend, Reply, known_usage
 from schemas.errors import BackendError
 from schemas.settings import Settings
@@ -129,7 +131,7 @@ class Station:
         if self._settings.backend.kind == "openai":
             keys = AnswerKeys(self._settings.backend, job.run_id, shared=job.shared)
             backend = DeskBackend(backend, keys, self)
-        self._graph = build(self._settings.pipeline, backend)
+        self._graph = wired(self._settings).compile(backend=backend, store=InMemoryStore())
         self._ready.set()
         async for number, *reply in self._line.messages():
             expected = self._expected.pop(number, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from langgraph.store.memory import InMemoryStore
+
 from absa.backends.replay import backend_notes
 from absa.demos import Demos
 from absa.runs.artefacts import OUTPUTS, TRACES
@@ -13,11 +15,11 @@ from absa.runs.verify.artefacts import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import call_key, call_name, differing, number_of, shown, some_of
-from graph import build
+from absa.wired import wired
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError
 from schemas.output import FinalOutput
-from schemas.settings import PipelineSettings
+from schemas.settings import Settings
 
 # What stands beside the decision: how answers were had, and what classifiers think of the text.
 _NOT_DECIDED = ("process_trace", "aux_signals")
@@ -65,9 +67,9 @@ class _RecordedAnswers:
 class Replayer:
     """The decision layer of the run's settings over recorded answers."""
 
-    def __init__(self, pipeline: PipelineSettings, demos: Mapping[int, Demos]) -> None:
+    def __init__(self, settings: Settings, demos: Mapping[int, Demos]) -> None:
         self._answers = _RecordedAnswers()
-        self._graph = build(pipeline, self._answers)
+        self._graph = wired(settings).compile(backend=self._answers, store=InMemoryStore())
         self._demos = demos
 
     def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:

@@ -71,7 +71,7 @@ from absa.runs.verify.words import (
     text_of,
 )
 from absa.scorecard import gold
-from schemas.errors import InputError
+from schemas.errors import InputError, WiringError
 from schemas.json_text import parse_json
 from schemas.output import FinalOutput
 from schemas.sample import Sample
@@ -529,7 +529,13 @@ class _Verification:
     def _replayer(self) -> Replayer | None:
         settings = self._settings
         demos = self._demos(settings) if settings is not None else None
-        return Replayer(settings.pipeline, demos) if settings and demos is not None else None
+        if settings is None or demos is None:
+            return None
+        try:
+            return Replayer(settings, demos)
+        except WiringError as error:
+            self._warnings.append(f"NOT REPLAYED: {error}")
+            return None
 
     def _check_samples(self) -> None:
         replayer = self._replayer()
