@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 import threading
@@ -32,6 +33,10 @@ class Analyser(Protocol):
     def analyze(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
         """The `top_n` likeliest readings of a text, each with its score."""
 
+
+#: Kiwi loads in about a second and reads a text in milliseconds. A child that takes longer than
+#: this hangs, or the machine is so busy that loading here costs little more.
+_PATIENCE_S = 20.0
 
 _loading = threading.Lock()
 _analyser: Analyser | None = None
@@ -85,10 +90,13 @@ class _Aside:
         # and this process not in the middle of a fork.
         heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            fork.Process(target=_serve, args=(there, self._line), daemon=True).start()
+            self._child = fork.Process(target=_serve, args=(there, self._line), daemon=True)
+            self._child.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         there.close()
+        # At exit multiprocessing asks the child to end and waits for it: one that hangs never does.
+        atexit.register(self._child.kill)
         self._asking = threading.Lock()
         self._here: Analyser | None = None
 
@@ -108,13 +116,21 @@ class _Aside:
             return self._here.analyze(text, top_n=top_n)
 
     def _ask(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
+        # Sending and receiving can both wait for a child that hangs. Ending it breaks the line,
+        # and either fails at once.
+        watchdog = threading.Timer(_PATIENCE_S, self._child.kill)
+        watchdog.daemon = True
+        watchdog.start()
         try:
             self._line.send((text, top_n))
             readings: Sequence[tuple[Sequence[Morpheme], float]] = self._line.recv()
         except BaseException:
             # Or the answer that is still to come would be taken for that to the next question.
             self._line.close()
+            self._child.kill()
             raise
+        finally:
+            watchdog.cancel()
         return readings
 
 
