@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from absa.offline.folder import ModelFolder
+from absa.offline.models import polarity
 from absa.offline.sentiment import LABELS, PolarityModel
 from absa.offline.training.sentiment import read_rows
 from absa.offline.views import view_of
@@ -63,9 +65,8 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=data_dir("resources") / "models")
     parser.add_argument("--measure-only", action="store_true", help="the SemEval sets, too")
     options = parser.parse_args()
-    models = {
-        lang: PolarityModel.load(options.models / f"polarity_{lang}.npz") for lang in ("en", "ko")
-    }
+    folder = ModelFolder(options.models, trusted=True)
+    models = {lang: polarity(folder, lang) for lang in ("en", "ko")}
     extra = MEASURE_ONLY if options.measure_only else ()
     for name in (*ASPECT_SETS, *extra):
         rows = list(read_rows(options.data / options.split / f"{name}.jsonl"))

@@ -507,6 +507,9 @@ class BackendSettings(_Section):
     """A limit of the server, kept at the client; None for none."""
     path: Text | None = None
     """The recorded run that `replay` reads."""
+    trust_model: Flag = False
+    """Whether `offline` takes a model folder without a manifest, or with files that differ from
+    theirs. What reads a model is native code: only for a folder whose maker you trust."""
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict)
 
     @property

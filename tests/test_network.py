@@ -22,6 +22,10 @@ TIMES = "evening morning week day night afternoon month weekend hour year".split
 Text = tuple[network.View, list[str]]
 
 
+def read_network(path: Path) -> Network:
+    return Network.read(path.read_bytes(), path)
+
+
 def text_of(word: str, label: str) -> Text:
     view = view_of(f"The {word} was great .", "en")
     return view, ["O", label, "O", "O", "O"]
@@ -99,15 +103,16 @@ def test_equal_data_gives_equal_bytes_and_a_file_gives_the_network_back(
     trained.save(tmp_path / "first.npz")
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "first.npz").read_bytes()
     view, _ = text_of("sandwich", "O")
-    read = Network.load(tmp_path / "first.npz").probabilities(view)
+    read = read_network(tmp_path / "first.npz").probabilities(view)
     assert read == pytest.approx(trained.probabilities(view), abs=0.01)
 
 
 def test_the_tagger_says_the_mean_of_crf_and_network() -> None:
     folder = data_dir("resources") / "models"
     view = view_of("The lasagna was great but the waiter was rude .", "en")
-    beside = Network.load(folder / "network_en.npz")
-    alone, both = (Tagger(folder / "tagger_en.crf", None, n) for n in (None, beside))
+    beside = read_network(folder / "network_en.npz")
+    crf = (folder / "tagger_en.crf").read_bytes()
+    alone, both = (Tagger(crf, None, n) for n in (None, beside))
     rows = features(view)
     for of_crf, of_both, column in zip(
         alone._marginals(view, rows),
@@ -120,7 +125,7 @@ def test_the_tagger_says_the_mean_of_crf_and_network() -> None:
 
 
 def test_probabilities_of_any_text_are_probabilities() -> None:
-    beside = Network.load(data_dir("resources") / "models" / "network_en.npz")
+    beside = read_network(data_dir("resources") / "models" / "network_en.npz")
     for text in ("!", "x" * 3000, "한글 and 😀 \ud800", "a b " * 1500):
         view = view_of(text, "en")
         shares = beside.probabilities(view)
@@ -131,7 +136,7 @@ def test_probabilities_of_any_text_are_probabilities() -> None:
 def test_a_long_text_is_read_in_pieces_that_see_what_is_beside_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    beside = Network.load(data_dir("resources") / "models" / "network_en.npz")
+    beside = read_network(data_dir("resources") / "models" / "network_en.npz")
     view = view_of("The soup was cold, but the waiter brought another bowl of it . " * 3, "en")
     whole = beside.probabilities(view)
     monkeypatch.setattr(network, "_PIECE", 4)
@@ -142,7 +147,7 @@ def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
     junk = tmp_path / "network_en.npz"
     junk.write_bytes(b"junk")
     with pytest.raises(ValueError, match="not a network"):
-        Network.load(junk)
+        read_network(junk)
     with np.load(data_dir("resources") / "models" / "network_en.npz") as data:
         whole = dict(data)
     for name, wrong in (
@@ -152,13 +157,15 @@ def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
     ):
         np.savez(junk, **{k: v for k, v in {**whole, name: wrong}.items() if v is not None})
         with pytest.raises(ValueError, match="not a network"):
-            Network.load(junk)
+            read_network(junk)
 
 
 def test_unknown_words_have_no_vector_and_known_ones_stay_what_they_were(tmp_path: Path) -> None:
     given = np.array([[0.5, -1.0], [2.0, 9.0]], np.float32)
     Vectors.of(["food", "room"], given).save(tmp_path / "v.npz")
-    found = Vectors.load(tmp_path / "v.npz").find(["room", "nothing", "food"])
+    found = Vectors.read((tmp_path / "v.npz").read_bytes(), tmp_path / "v.npz").find(
+        ["room", "nothing", "food"]
+    )
     # A byte holds no more than four units.
     assert found == pytest.approx(np.array([[2.0, 3.97], [0.0, 0.0], [0.5, -1.0]]), abs=0.02)
     battery, charger, waiter = english().find(["battery", "charger", "waiter"])

@@ -25,6 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_trained_model_is_a_folder_built_on_the_shipped_one(model: Path) -> None:
     assert sorted(path.name for path in model.iterdir()) == [
         "decision_en.json",
+        "manifest.json",
         "polarity_en.npz",
         "tagger_en.crf",
     ]

@@ -52,7 +52,7 @@ def open_backend(settings: BackendSettings) -> Backend:
         case "offline":
             from absa.backends.offline import OfflineBackend
 
-            return OfflineBackend(settings.model)
+            return OfflineBackend(settings.model, trust_model=settings.trust_model)
         case "replay":
             from absa.backends.replay import ReplayBackend
 

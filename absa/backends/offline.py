@@ -28,14 +28,16 @@ _BY_ANSWER: dict[type[Answer], str] = {
 class OfflineBackend:
     """Plays every agent with learned models, lexicons, morphology and clause rules."""
 
-    def __init__(self, model: str | None = None) -> None:
+    def __init__(self, model: str | None = None, *, trust_model: bool = False) -> None:
         """Take the shipped models, or those of a folder that `absa train` made.
 
+        `trust_model` takes a folder whose manifest is missing or names other content.
+
         Raises:
-            InputError: the folder is no model.
+            InputError: the folder is no model, or a damaged one.
         """
         try:
-            models = Models(model)
+            models = Models(model, trusted=trust_model)
         except ValueError as error:
             raise InputError(f"backend.model: {error}") from error
         self._analyst = OfflineAnalyst(Analyser(models))

@@ -115,10 +115,19 @@ def _backend(settings: Settings) -> Finding:
         about["path"] = backend.path
     start = time.perf_counter()
     try:
+        if backend.kind == "offline":
+            _check_models()
         answer = _ask(settings)
     except Exception as error:  # the reason is the finding
         return {**about, "answers": False, "reason": _reason(error, backend)}
     return {**about, "answers": True, "ms": _since(start), "answer": answer}
+
+
+def _check_models() -> None:
+    """The question is Korean: damage to models of another language would not show in its answer."""
+    from absa.offline import folder
+
+    folder.shipped().check()
 
 
 def _server(role: RoleSettings) -> Finding:

@@ -7,14 +7,14 @@ in it: its neighbours, the opinions of its clause, and the domain where one is g
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from absa.offline import english
+from absa.offline import english, folder
 from absa.offline.model import CONTRAST, Token, View
-from nodes.assets import data_dir
 
 _REACH = (-2, -1, 1, 2)
 _EDGE = "^"
@@ -59,9 +59,8 @@ def features(view: View) -> list[list[str]]:
 @cache
 def word_classes() -> Mapping[str, tuple[int, str]]:
     """English words with the number of their distributional class and their usual tag."""
-    with gzip.open(
-        data_dir("resources") / "models" / "words_en.json.gz", "rt", encoding="utf-8"
-    ) as f:
+    content = io.BytesIO(folder.shipped().read("words_en.json.gz"))
+    with gzip.open(content, "rt", encoding="utf-8") as f:
         table: dict[str, tuple[int, str]] = json.load(f)
     return table
 

@@ -3,7 +3,7 @@
 ``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language, and
 ``network_<lang>.npz`` where one reads beside the tagger. The shipped folder has both languages; a
 folder that `absa train` made has those of its data, built on the shipped ones, which also answer
-for a language that it lacks.
+for a language that it lacks. ``manifest.json`` has the hashes of the files.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
+from pydantic import ConfigDict, TypeAdapter
+
+from absa.offline.folder import ModelFolder, read_as, record, shipped
 from absa.offline.model import NEUTRAL, Aspect, View
 from absa.offline.network import Network
 from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
 from absa.offline.tagger import Candidate, Tagger, disjoint
 from absa.offline.windows import Windows
-from nodes.assets import data_dir
-from schemas.json_text import parse_json
 
 LANGUAGES = ("ko", "en")
 _CLIP = 1e-4
@@ -32,6 +33,8 @@ _LIKELY = 0.3
 _COMPANY = 3.0
 #: The places among a text's candidates that count for themselves.
 _RANKS = (0, 1, 2)
+#: Weights of a decision beside those of domains: see :func:`evidence_of`.
+_WEIGHTS = 2 * 5 + 2 + len(_RANKS)
 #: A text has no more aspects than this.
 MOST = 100
 
@@ -133,21 +136,22 @@ class Decision:
     domains: tuple[str, ...]
     quiet: tuple[str, ...]
     stacked: bool = False
+    #: The `bars` of single domains, which earlier versions had, are left aside.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a decision file.
+    def read(cls, content: bytes, path: Path) -> Self:
+        """Take a decision file's content.
 
         Raises:
             ValueError: if it is none.
         """
-        try:
-            raw = parse_json(path.read_text(encoding="utf-8"))
-            raw.pop("bars", None)  # of single domains, which earlier versions had
-            lists = {name: tuple(raw[name]) for name in ("weights", "domains", "quiet")}
-            return cls(**{**raw, **lists})
-        except (TypeError, KeyError, ValueError) as error:
-            raise ValueError(f"{path} is not a decision file") from error
+        with read_as("a decision file", path):
+            decision = TypeAdapter(cls).validate_json(content, strict=True)
+            expected = _WEIGHTS + len(decision.domains)
+            if len(decision.weights) != expected:
+                raise ValueError(f"weights has {len(decision.weights)} numbers, not {expected}")
+            return decision
 
     def save(self, path: Path) -> None:
         """Write the file."""
@@ -209,8 +213,10 @@ class LanguageModels:
 class Models:
     """The models of a folder, each shipped language read when it is first met."""
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, *, trusted: bool = False) -> None:
         """Take the shipped folder, or another one, which is read at once: it may be damaged.
+
+        `trusted` takes files that the other folder's manifest does not vouch for.
 
         Raises:
             ValueError: if the folder holds no models, or a damaged one.
@@ -219,41 +225,47 @@ class Models:
         self._lock = threading.Lock()
         if folder is None:
             return
-        own = [lang for lang in LANGUAGES if decision_file(Path(folder), lang).is_file()]
-        if not own:
+        own = ModelFolder(Path(folder), trusted)
+        languages = [lang for lang in LANGUAGES if decision_file(own.path, lang).exists()]
+        if not languages:
             raise ValueError(
                 f"{folder} is not a model: make one with `absa train DATA --out MODEL`"
             )
-        self._loaded = {lang: load(Path(folder), lang) for lang in own}
+        self._loaded = {lang: load(own, lang) for lang in languages}
 
     def of(self, lang: str) -> LanguageModels:
         """The models of ``ko`` or ``en``."""
         with self._lock:
             if lang not in self._loaded:
-                self._loaded[lang] = load(data_dir("resources") / "models", lang)
+                self._loaded[lang] = load(shipped(), lang)
             return self._loaded[lang]
 
 
-def load(folder: Path, lang: str) -> LanguageModels:
+def load(folder: ModelFolder, lang: str) -> LanguageModels:
     """Read the models of one language.
 
     Raises:
         ValueError: if one of them is damaged or missing.
     """
-    decision = Decision.load(decision_file(folder, lang))
-    try:
-        base = tagger(data_dir("resources") / "models", lang) if decision.stacked else None
-        polarity = PolarityModel.load(polarity_file(folder, lang))
-        return LanguageModels(tagger(folder, lang, base), polarity, decision)
-    except OSError as error:
-        raise ValueError(f"{folder} is an incomplete model: {error}") from error
+    path = decision_file(folder.path, lang)
+    decision = Decision.read(folder.read(path.name), path)
+    base = tagger(shipped(), lang) if decision.stacked else None
+    return LanguageModels(tagger(folder, lang, base), polarity(folder, lang), decision)
 
 
-def tagger(folder: Path, lang: str, base: Tagger | None = None) -> Tagger:
+def polarity(folder: ModelFolder, lang: str) -> PolarityModel:
+    """The polarity model of a folder."""
+    path = polarity_file(folder.path, lang)
+    return PolarityModel.read(folder.read(path.name), path)
+
+
+def tagger(folder: ModelFolder, lang: str, base: Tagger | None = None) -> Tagger:
     """The tagger of a folder, with the network beside it if there is one."""
-    path = network_file(folder, lang)
-    network = Network.load(path) if path.is_file() else None
-    return Tagger(tagger_file(folder, lang), base, network)
+    path, beside = tagger_file(folder.path, lang), network_file(folder.path, lang)
+    network = Network.read(folder.read(beside.name), beside) if folder.has(beside.name) else None
+    content = folder.read(path.name)
+    with read_as("an aspect tagger", path):
+        return Tagger(content, base, network)
 
 
 def decision_file(folder: Path, lang: str) -> Path:
@@ -282,3 +294,5 @@ def save(folder: Path, lang: str, crf: bytes, polarity: PolarityModel, decision:
     tagger_file(folder, lang).write_bytes(crf)
     polarity.save(polarity_file(folder, lang))
     decision.save(decision_file(folder, lang))
+    files = (tagger_file, polarity_file, decision_file)
+    record(folder, [file(folder, lang).name for file in files])

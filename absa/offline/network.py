@@ -12,18 +12,16 @@ A word's own part is computed once and kept. Nothing else changes after loading.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import vectors
+from absa.offline import folder, vectors
 from absa.offline.features import places_of, shape_of, word_of
 from absa.offline.hashing import Table
 from absa.offline.model import Token, View
@@ -55,21 +53,19 @@ class Network:
     weights: Mapping[str, Array]
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a model file.
+    def read(cls, content: bytes, path: Path) -> Self:
+        """Take a model file's content.
 
         Raises:
             ValueError: if the file is not a network.
         """
-        try:
-            with np.load(path, allow_pickle=False) as data:
-                keys, rows = data["keys"], data["rows"].astype(np.float32)
-                weights = {name: data[name].astype(np.float32) for name in WEIGHTS}
-            if rows.shape != (len(keys), weights["bias"].size) or not np.isfinite(rows).all():
-                raise ValueError("rows of another size")
+        with folder.read_as("a network", path):
+            data = folder.arrays(content)
+            keys, rows = data["keys"], data["rows"].astype(np.float32)
+            weights = {name: data[name].astype(np.float32) for name in WEIGHTS}
+            if rows.shape != (len(keys), weights["bias"].size):
+                raise ValueError("rows has another size than keys and bias")
             return cls(Table(keys, rows), weights)
-        except (LookupError, TypeError, ValueError, EOFError, zlib.error, BadZipFile) as error:
-            raise ValueError(f"{path} is not a network") from error
 
     def save(self, path: Path) -> None:
         """Write a model file; equal networks give equal bytes."""

@@ -10,17 +10,15 @@ Training is in `absa.offline.training.sentiment`.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import cues
+from absa.offline import cues, folder
 from absa.offline.hashing import Table
 from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE, View
 from absa.offline.zonenet import ZoneNet
@@ -53,25 +51,23 @@ class PolarityModel:
     net: ZoneNet | None = None
 
     @classmethod
-    def load(cls, path: str | Path) -> PolarityModel:
-        """Read a model file.
+    def read(cls, content: bytes, path: Path) -> PolarityModel:
+        """Take a model file's content.
 
         Raises:
             ValueError: if the file is not a polarity model.
         """
-        try:
-            with np.load(path, allow_pickle=False) as data:
-                words = bytes(data["valence_words"]).decode("utf-8").split("\n")
-                values = data["valence_values"].tolist()
-                return cls(
-                    lang=str(data["lang"]),
-                    aspect_weights=_table(data, "aspect"),
-                    text_weights=_table(data, "text"),
-                    valence=dict(zip(words, values, strict=True)) if values else {},
-                    net=ZoneNet.from_arrays(data) if "net_keys" in data else None,
-                )
-        except (LookupError, TypeError, ValueError, EOFError, zlib.error, BadZipFile) as error:
-            raise ValueError(f"{path} is not a polarity model") from error
+        with folder.read_as("a polarity model", path):
+            data = folder.arrays(content)
+            words = bytes(data["valence_words"]).decode("utf-8").split("\n")
+            values = data["valence_values"].tolist()
+            return cls(
+                lang=str(data["lang"]),
+                aspect_weights=_table(data, "aspect"),
+                text_weights=_table(data, "text"),
+                valence=dict(zip(words, values, strict=True)) if values else {},
+                net=ZoneNet.from_arrays(data) if "net_keys" in data else None,
+            )
 
     def save(self, path: str | Path) -> None:
         """Write a model file; equal models give equal bytes."""
@@ -125,8 +121,11 @@ def unit(found: cues.Cues) -> float:
     return 1.0 / math.sqrt(sum(value * value for value in found.values()) or 1.0)
 
 
-def _table(data: Any, name: str) -> Table:
-    return Table(data[f"{name}_keys"], data[f"{name}_weights"].astype(np.float32))
+def _table(data: Mapping[str, npt.NDArray[Any]], name: str) -> Table:
+    keys, weights = data[f"{name}_keys"], data[f"{name}_weights"].astype(np.float32)
+    if weights.shape != (len(keys), len(LABELS)):
+        raise ValueError(f"{name}_weights has another size than {name}_keys")
+    return Table(keys, weights)
 
 
 def _scores(table: Table, found: cues.Cues, factor: float) -> Scores:

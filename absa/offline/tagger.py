@@ -8,10 +8,10 @@ a network beside the CRF, the mean of what both say counts.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ _FLOOR = 0.08
 _MAX_TOKENS = 10
 _TINY = 1e-9
 _STEPS = (0.02, 0.08, 0.2, 0.35, 0.5, 0.7, 0.9)
+#: How a CRF begins: magic number, size of the file, kind, version, three counts, five offsets.
+_HEADER = struct.Struct("<4sI4s9I")
 #: How much the CRF's word counts beside the network's.
 _SHARE = 0.5
 
@@ -56,23 +58,23 @@ class Tagger:
     """Finds aspect candidates. May be shared between threads."""
 
     def __init__(
-        self, path: str | Path, base: Tagger | None = None, network: Network | None = None
+        self, content: bytes, base: Tagger | None = None, network: Network | None = None
     ) -> None:
-        """Read a model file; a stacked model also reads what its ``base`` says of each token.
+        """Take a model file's content; a stacked model also reads what its ``base`` says.
 
         Raises:
-            ValueError: if the file is not a tagger's model.
+            ValueError: if it is not a tagger's model. Native code does not notice all damage: the
+                content of a file has to be checked before (`absa.offline.folder`).
         """
+        if not _is_whole(content):
+            raise ValueError("the file is cut off, or something else")
         self._base = base
         self._network = network
         # The CRF reads from these bytes for as long as it lives, without owning them.
-        self._content = Path(path).read_bytes()
+        self._content = content
         # Two threads in one CRF would read each other's marginals: each takes one that is free.
         self._free: deque[pycrfsuite.Tagger] = deque()
-        try:
-            crf = self._open()
-        except ValueError as error:
-            raise ValueError(f"{path} is not an aspect tagger") from error
+        crf = self._open()
         self._labels = frozenset(crf.labels())
         self._free.append(crf)
 
@@ -133,6 +135,17 @@ class Tagger:
         crf = pycrfsuite.Tagger()
         crf.open_inmemory(self._content)
         return crf
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether bytes begin like a CRF and have the length that it is said to have."""
+    if len(content) < _HEADER.size:
+        return False
+    magic, size, kind, *_, features, labels, attributes, by_label, by_attribute = (
+        _HEADER.unpack_from(content)
+    )
+    offsets = (features, labels, attributes, by_label, by_attribute)
+    return (magic, size, kind) == (b"lCRF", len(content), b"FOMC") and max(offsets) < size
 
 
 def _step(probability: float) -> int:

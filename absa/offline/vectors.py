@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from absa.offline import folder
 from absa.offline.hashing import keys_of
-from nodes.assets import data_dir
 
 NAME = "vectors_en.npz"
 #: Steps of a byte for one unit; vectors are of spread one, and hardly any goes beyond four.
@@ -32,9 +32,14 @@ class Vectors:
         return cls(keys, np.clip(np.round(vectors * _STEPS), -127, 127).astype(np.int8)[first])
 
     @classmethod
-    def load(cls, path: Path) -> Vectors:
-        """Read a file."""
-        with np.load(path, allow_pickle=False) as data:
+    def read(cls, content: bytes, path: Path) -> Vectors:
+        """Take a file's content.
+
+        Raises:
+            ValueError: if the file is not a table of vectors.
+        """
+        with folder.read_as("a table of vectors", path):
+            data = folder.arrays(content)
             return cls(data["keys"], data["rows"])
 
     def save(self, path: Path) -> None:
@@ -54,4 +59,5 @@ class Vectors:
 @cache
 def english() -> Vectors:
     """The shipped table."""
-    return Vectors.load(data_dir("resources") / "models" / NAME)
+    shipped = folder.shipped()
+    return Vectors.read(shipped.read(NAME), shipped.path / NAME)

@@ -19,9 +19,10 @@ SCHEMA_VERSION = 1
 TRANSPORT = (
     *("timeout_s", "max_retries", "max_concurrency", "requests_per_second", "path"),
     *("api_key_env", "api_key_keyring"),
+    "trust_model",  # the files of a model count by their content
 )
 # What a token costs does not change it either.
-_NO_ANSWERS = ("README.md", "prices.json")
+_NO_ANSWERS = ("README.md", "prices.json", "manifest.json")
 _PACKAGES = ("absa-debate-graph", "langgraph", "langchain-openai", "pydantic", "kiwipiepy")
 
 

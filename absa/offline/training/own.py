@@ -141,7 +141,7 @@ def _train_language(
             f"{lang}: trial {fold + 1} of {_FOLDS}",
         )
         unseen = [case for case, own in zip(cases, folds, strict=True) if own == fold]
-        judged += _judged(unseen, _opened(content, base.tagger), polarity)
+        judged += _judged(unseen, Tagger(content, base.tagger), polarity)
     domains = {case.sample.domain for case in cases if case.sample.domain}
     decided = decision.fit(judged, domains, domains, stacked=True)
     content, polarity = fit(range(len(cases)), f"{lang}: all texts")
@@ -155,13 +155,6 @@ def _fit_tagger(
         path = Path(place) / "tagger.crf"
         tagger.train(texts, path, tell, l1=_L1, l2=_L2, seen=_SEEN)
         return path.read_bytes()
-
-
-def _opened(content: bytes, base: Tagger) -> Tagger:
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "tagger.crf"
-        path.write_bytes(content)
-        return Tagger(path, base)
 
 
 def _judged(

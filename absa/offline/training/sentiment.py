@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from absa.offline import cues
+from absa.offline.folder import record
 from absa.offline.hashing import Keys, Table, added, keys_of
 from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE, View
 from absa.offline.sentiment import BIAS, LABELS, PolarityModel, unit
@@ -465,6 +466,7 @@ def main() -> None:
     for lang in options.lang or sorted(SOURCES):
         model = train(shipped_samples(options.data, lang), lang)
         model.save(options.out / f"polarity_{lang}.npz")
+        record(options.out, [f"polarity_{lang}.npz"])
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from pathlib import Path
 from absa.data import BadLine, read_samples
 from absa.offline import models
 from absa.offline.features import features
+from absa.offline.folder import ModelFolder, record
 from absa.offline.model import View
-from absa.offline.sentiment import PolarityModel
 from absa.offline.training import decision, network, tagger
 from absa.offline.views import view_of
 from schemas.sample import Sample
@@ -76,8 +76,8 @@ def train_network(texts: Texts, path: Path) -> None:
 
 def fit_decision(data: Path, lang: str, folder: Path) -> None:
     """Fit the decision of a language to the dev parts."""
-    reader = models.tagger(folder, lang)
-    polarity = PolarityModel.load(models.polarity_file(folder, lang))
+    in_making = ModelFolder(folder, trusted=True)
+    reader, polarity = models.tagger(in_making, lang), models.polarity(in_making, lang)
     judged = [
         decision.judged(view, sample.aspects or (), reader, polarity)
         for sample, view in texts_of(data, "dev", NAMED[lang])
@@ -106,9 +106,12 @@ def main() -> None:
         if not asked.only_decision:
             texts = texts_of(asked.data, "train", NAMED[lang])
             train_tagger(texts, lang, models.tagger_file(asked.out, lang))
+            record(asked.out, [models.tagger_file(asked.out, lang).name])
             if lang in NETWORKS:
                 train_network(texts, models.network_file(asked.out, lang))
+                record(asked.out, [models.network_file(asked.out, lang).name])
         fit_decision(asked.data, lang, asked.out)
+        record(asked.out, [models.decision_file(asked.out, lang).name])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from absa.offline.features import word_of
+from absa.offline.folder import record
 from absa.offline.model import Token
 from absa.offline.training.shipped import NAMED, texts_of
 from absa.offline.vectors import NAME, Vectors
@@ -75,6 +76,7 @@ def main(data: str, out: str) -> None:
         model = AutoModel.from_pretrained(folder).eval()
     words = words_of(sorted(tokenizer.get_vocab()), Path(data))
     Vectors.of(words, components(encoded(words, tokenizer, model))).save(Path(out) / NAME)
+    record(Path(out), [NAME])
 
 
 if __name__ == "__main__":

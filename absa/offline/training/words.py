@@ -15,6 +15,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from absa.offline.folder import record
+
 NAME = "words_en.json.gz"
 _FREQUENT = 40_000
 
@@ -57,6 +59,7 @@ def main(spacy_wheel: str, textblob_wheel: str, out: str) -> None:
     words = derive(Path(spacy_wheel), Path(textblob_wheel))
     content = json.dumps(words, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     (Path(out) / NAME).write_bytes(gzip.compress(content, mtime=0))
+    record(Path(out), [NAME])
 
 
 if __name__ == "__main__":
