@@ -6,8 +6,8 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from typing_extensions import override
 
 from absa.database import CHECK_PLACE, StorageError, is_damage, use_wal
+from nodes.forks import ForkSafeLock, abandon, renew_after_fork
 from nodes.memory import EPISODES, INDEX, forgetting, index_of, require_readable
 from schemas.errors import InputError
 from schemas.memory import Episode
@@ -39,13 +40,52 @@ def open_memory(settings: MemorySettings) -> Iterator[BaseStore | None]:
     if settings.condition == "off":
         yield None
     elif settings.store == "sqlite":
-        with _sqlite(Path(str(settings.path)), create=True) as store:
+        folder = Path(str(settings.path))
+        with closing(_OfThisProcess(lambda: _sqlite(folder, create=True))) as store:
             yield store
     elif settings.store == "postgres":
-        with _postgres() as store:
+        with closing(_OfThisProcess(_postgres)) as store:
             yield store
     else:
         yield InMemoryStore()
+
+
+class _OfThisProcess(BaseStore):
+    """A store whose connection is opened again in a forked process: two must not share one."""
+
+    def __init__(self, open_store: Callable[[], AbstractContextManager[BaseStore]]) -> None:
+        self._open_store = open_store
+        self._lock = ForkSafeLock()
+        self._begin()
+        renew_after_fork(self)
+        self._here()
+
+    def _begin(self) -> None:
+        self._opened = ExitStack()
+        self._store: BaseStore | None = None
+
+    def renew(self) -> None:
+        """Open it when it is needed."""
+        abandon(self._opened, self._store)
+        self._begin()
+
+    def _here(self) -> BaseStore:
+        with self._lock:
+            if self._store is None:
+                self._store = self._opened.enter_context(self._open_store())
+            return self._store
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._opened.close()
+
+    @override
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        return self._here().batch(ops)
+
+    @override
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await self._here().abatch(ops)
 
 
 @contextmanager

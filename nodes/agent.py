@@ -111,6 +111,7 @@ class Agent(Generic[A]):
             seed=reply.seed,
             backend=reply.backend,
             model=reply.model,
+            host=reply.host,
             prompt_sha256=question.prompt_sha256,
             output=output,
             notes=(*reply.notes, *notes),

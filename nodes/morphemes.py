@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import sys
 import threading
@@ -40,6 +41,19 @@ _PATIENCE_S = 20.0
 
 _loading = threading.Lock()
 _analyser: Analyser | None = None
+
+
+def _forget_the_parents() -> None:
+    """In a forked process: a line to Kiwi that two share mixes up what each was told."""
+    global _loading, _analyser
+    _loading = threading.Lock()
+    if isinstance(_analyser, _Aside):
+        _analyser.hang_up()
+        _analyser = None
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget_the_parents)
 
 
 def kiwi() -> Analyser:
@@ -114,6 +128,10 @@ class _Aside:
                     # The child is gone. If it could not load Kiwi, the reason shows here as well.
                     self._here = _loaded()
             return self._here.analyze(text, top_n=top_n)
+
+    def hang_up(self) -> None:
+        """Close this process's end of the line: Kiwi ends when the last one has."""
+        self._line.close()
 
     def _ask(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
         # Sending and receiving can both wait for a child that hangs. Ending it breaks the line,

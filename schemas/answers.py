@@ -480,6 +480,10 @@ class ReviewActionsAnswer(Answer):
 
 A = TypeVar("A", bound=Answer)
 
+MOST_ITEMS = 2_000
+"""Items of one list of an answer: no review has more aspects, and each takes memory many times."""
+_LONGEST_NOTE = 500
+
 
 def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
     """Read an answer, leaving out what cannot be read.
@@ -503,6 +507,9 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
         raise AnswerError(
             f"none of the expected keys {sorted(model.model_fields)} is in the answer"
         )
+    for key, value in given.items():
+        if isinstance(value, list) and len(value) > MOST_ITEMS:
+            raise AnswerError(f"{key} has {len(value):,} items, more than {MOST_ITEMS:,}")
     notes = [f"{key} {DISCARDED}" for key in model.forbidden if key in given]
     try:
         return model.model_validate(given), notes
@@ -510,7 +517,7 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
         broken = {problem["loc"][:2]: problem["msg"] for problem in error.errors()}
     for loc in sorted(broken, key=str, reverse=True):
         field, place = str(loc[0]), ".".join(map(str, loc))
-        notes.append(f"{place}: {broken[loc]}")
+        notes.append(f"{place}: {broken[loc]}"[:_LONGEST_NOTE])
         value = given.get(field)
         if len(loc) == 2 and isinstance(loc[1], int) and isinstance(value, list):
             value[loc[1]] = None  # marked here, removed below: indices must not shift meanwhile

@@ -63,6 +63,8 @@ class Reply:
     cached: bool = False
     attempts: int = 1
     notes: tuple[str, ...] = field(default=())
+    host: str | None = None
+    """The server that answered, perhaps after a redirect."""
 
     def __post_init__(self) -> None:
         """Whoever gave the answer, a server, a file or a test: a count is one or is unknown."""

@@ -316,6 +316,7 @@ class CallRecord(Record):
     seed: int | None = None
     backend: str
     model: str | None = None
+    host: str | None = None
     prompt_sha256: str | None = None
     output: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()

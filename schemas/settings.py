@@ -505,6 +505,8 @@ class BackendSettings(_Section):
         None
     )
     """A limit of the server, kept at the client; None for none."""
+    allow_redirects: Flag = False
+    """Whether texts may be sent on to another server than that of `base_url`."""
     path: Text | None = None
     """The recorded run that `replay` reads."""
     trust_model: Flag = False

@@ -20,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fault_server import question
+
 POLARITIES = ("positive", "negative", "neutral")
 
 
@@ -74,14 +76,6 @@ class Server(ThreadingHTTPServer):
     def note(self, **facts: Any) -> None:
         with self.lock:
             self.log.write(json.dumps(facts, ensure_ascii=False) + "\n")
-
-
-def question(request: dict[str, Any]) -> list[str]:
-    """Prompt, examples and question of a request, without the repair round that may follow."""
-    words = [message["content"] for message in request["messages"]]
-    # Examples and question are JSON; the user's word in a repair round is not.
-    asked = max((n for n, one in enumerate(words) if n % 2 and one.startswith("{")), default=1)
-    return words[: asked + 1]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -19,7 +19,7 @@ class Response:
     """What the server says to one request."""
 
     status: int = 200
-    body: Body | str = ""
+    body: Body | str | bytes = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
 
@@ -120,8 +120,11 @@ def serve() -> Iterator[Server]:
             length = int(self.headers.get("Content-Length", 0))
             request = json.loads(self.rfile.read(length))
             response = server.respond(request, self.headers.get("Authorization"))
-            is_text = isinstance(response.body, str)
-            data = (response.body if is_text else json.dumps(response.body)).encode()
+            body = response.body
+            is_text = isinstance(body, str)
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            if isinstance(body, str):
+                data = body.encode()
             try:
                 self.send_response(response.status)
                 self.send_header("Content-Type", "text/html" if is_text else "application/json")

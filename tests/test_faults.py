@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_server import GARBLED, LASTING, PASSING, serving
 from openai_server import free_port_url
 
 from absa.backends import meter
@@ -19,6 +18,7 @@ from absa.runs import RunPlan, run
 from absa.runs.plan import RunReport
 from absa.runs.verify import verify
 from benchmarks.answers import ANSWERS, TEXT
+from benchmarks.fault_server import GARBLED, LASTING, PASSING, serving
 from schemas.errors import BackendError
 from schemas.settings import BackendSettings, PipelineSettings, RoleSettings, Settings
 
@@ -90,11 +90,10 @@ def test_a_fifth_of_the_calls_fails_and_every_sample_is_right_or_explained(tmp_p
     for error in errors:
         assert error["reason"] and error["node"] and error["attempts"], error
     assert report.exit_code == 1
-    # Three can never be answered; the others were garbled twice, in the answer and in its repair.
+    # Three can never be answered; of the others hardly one is out of luck.
     others = [e for e in errors if e["uid"] not in {f"s{n}" for n in marks}]
-    assert all("not even after a repair round" in e["reason"] for e in others)
     assert all(e["raw"] is not None for e in errors)
-    assert len(others) <= 0.06 * SAMPLES
+    assert len(others) <= 0.02 * SAMPLES
     # One budget for a question: its retries, the answer itself and one round of repair.
     assert max(requests.values()) <= RETRIES + 2
     # What was spent on the failed ones is counted too, and can be accounted for.

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from fault_server import serving
 
 from absa.backends.openai import OpenAIBackend
 from absa.metrics.cost import CostTally
@@ -16,6 +15,7 @@ from absa.report.ledger import COLUMNS, ledger
 from absa.report.tally import NodeCost
 from absa.runs import RunPlan, run
 from benchmarks.answers import ANSWERS, TEXT
+from benchmarks.fault_server import serving
 from schemas.records import CallRecord
 from schemas.settings import BackendSettings, Settings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from openai_server import (
@@ -26,11 +28,11 @@ from openai_server import (
     wait_until,
 )
 
-from absa.backends import wire
+from absa.backends import chat, wire
 from absa.backends.chat import NO_KEY
 from absa.backends.faults import Wait
 from absa.backends.keys import OPENAI_URL
-from absa.backends.openai import OpenAIBackend
+from absa.backends.openai import LONGEST_RAW, OpenAIBackend
 from schemas.answers import (
     Answer,
     AteAnswer,
@@ -317,11 +319,133 @@ def test_answer_unreadable_twice_is_an_error_with_the_raw_answer(
 ) -> None:
     server.script = [says("nothing"), says("nothing again")]
     with pytest.raises(BackendError, match="could not be read.*larger") as caught:
-        ask(backend(server), question())
+        ask(backend(server, max_retries=0), question())
     error = caught.value
     assert (error.node, error.turn, error.raw, error.attempts) == ("ate", 0, "nothing again", 2)
     assert not error.retryable
     assert error.details["usage"] == {"prompt_tokens": 22, "completion_tokens": 14}
+
+
+def test_second_unreadable_answer_uses_the_retries_that_are_left(
+    server: Server, ask: AskFn
+) -> None:
+    server.script = [says("a"), says("b"), fails(500), says("c"), says("d"), says(GOOD)]
+    reply = ask(backend(server, max_retries=4), question())
+    assert (reply.output, reply.attempts) == (GOOD, 6)
+    server.rule = lambda request: says(f"prose {len(server.requests)}")
+    with pytest.raises(BackendError, match="not even after a repair round") as caught:
+        ask(backend(server, max_retries=4), question())
+    assert caught.value.attempts == 4 + 2
+
+
+def test_same_words_to_the_same_question_end_it(server: Server, ask: AskFn) -> None:
+    server.rule = lambda _: says("I cannot say.")
+    with pytest.raises(BackendError, match="not even after a repair round"):
+        ask(backend(server, max_retries=5), question())
+    assert len(server.requests) == 3
+
+
+def test_refusal_is_named_with_its_words(server: Server, ask: AskFn) -> None:
+    refusal = {"role": "assistant", "content": None, "refusal": "That is not for me to say."}
+    server.rule = lambda _: says("", message=refusal)
+    with pytest.raises(BackendError, match=r"refused to answer: That is not for me to say\.") as e:
+        ask(backend(server), question())
+    assert e.value.raw == "That is not for me to say."
+
+
+# Counts of tokens.
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": -1, "completion_tokens": 1},
+        {"prompt_tokens": 1.5, "completion_tokens": 1},
+        {"prompt_tokens": 10**30, "completion_tokens": 1},
+        {"prompt_tokens": 2**53, "completion_tokens": 1},
+        {"prompt_tokens": "7", "completion_tokens": 1},
+        {"prompt_tokens": 7},
+        {"prompt_tokens": 7, "completion_tokens": 1, "prompt_tokens_details": 3}
+        | {"prompt_tokens": True},
+        "many",
+        [1],
+        None,
+    ],
+)
+def test_count_that_makes_no_sense_is_unknown_and_fails_no_answer(
+    server: Server, ask: AskFn, usage: Any
+) -> None:
+    body = says(GOOD).body
+    assert isinstance(body, dict)
+    server.script = [Response(body={**body, "usage": usage})]
+    reply = ask(backend(server), question())
+    assert (reply.output, reply.usage) == (GOOD, None)
+    # Nor is it left out of a sum as if it were nothing.
+    server.script = [says("prose"), Response(body={**body, "usage": usage})]
+    assert ask(backend(server), question()).usage is None
+
+
+# Redirects, and the server that answered.
+
+
+def test_redirect_to_another_server_is_refused_and_may_be_allowed(
+    server: Server, ask: AskFn
+) -> None:
+    with serve() as other:
+        other.rule = lambda _: says(GOOD)
+        target = f"{other.url}/chat/completions"
+        server.rule = lambda _: Response(307, "", {"Location": target})
+        with pytest.raises(BackendError, match=r"redirect to another server.*allow_redirects") as e:
+            ask(backend(server), question())
+        assert urlsplit(other.url).netloc in str(e.value)
+        assert (len(server.requests), other.requests) == (1, [])
+        assert e.value.unreachable
+        reply = ask(backend(server, allow_redirects=True), question())
+        assert (reply.output, reply.host) == (GOOD, urlsplit(other.url).netloc)
+
+
+def test_redirect_within_a_server_is_followed(server: Server, ask: AskFn) -> None:
+    server.script = [Response(308, "", {"Location": "/v2/chat/completions"}), says(GOOD)]
+    reply = ask(backend(server), question())
+    assert (reply.output, reply.host) == (GOOD, urlsplit(server.url).netloc)
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_body_without_end_is_not_read_to_its_end(
+    server: Server, ask: AskFn, monkeypatch: pytest.MonkeyPatch, is_packed: bool
+) -> None:
+    monkeypatch.setattr(chat, "LARGEST_BODY", 100_000)
+    content = b" " * 1_000_000
+    packed = Response(200, gzip.compress(content), {"Content-Encoding": "gzip"})
+    server.rule = lambda _: packed if is_packed else Response(200, content)
+    with pytest.raises(BackendError, match=r"more than 100,000 bytes.*max_tokens"):
+        ask(backend(server), question())
+    assert len(server.requests) == 1
+
+
+def test_answer_without_end_is_a_failure_that_says_so(server: Server, ask: AskFn) -> None:
+    server.rule = lambda _: says({**GOOD, "extra": "x" * 1_100_000})
+    with pytest.raises(BackendError, match="characters, more than 1,000,000") as caught:
+        ask(backend(server), question())
+    assert len(caught.value.raw or "") == LONGEST_RAW
+
+
+def test_list_without_end_is_a_failure_that_says_so(server: Server, ask: AskFn) -> None:
+    server.rule = lambda _: says({"aspects": [{"term": "a"}] * 20_000})
+    with pytest.raises(BackendError, match="aspects has 20,000 items"):
+        ask(backend(server), question())
+
+
+def test_reason_for_a_repair_is_short(server: Server, ask: AskFn) -> None:
+    broken = {"aspects": [{"term": "a", "span": "x" * 50_000, "confidence": "y" * 50_000}] * 9}
+    server.script = [says(broken | {"aspects": [*broken["aspects"], {"no": "z" * 90_000}]})]
+    server.rule = lambda _: says(GOOD)
+    reply = ask(backend(server), question())
+    assert len(json.dumps(server.requests[-1])) < 20_000
+    assert all(len(note) < 5000 for note in reply.notes)
 
 
 @pytest.mark.parametrize(
@@ -440,21 +564,38 @@ def test_missing_server_is_named_with_a_remedy(ask: AskFn) -> None:
 
 
 @pytest.mark.parametrize(
-    "response",
+    ("response", "says_what"),
     [
-        pytest.param(Response(200, "<html>welcome</html>"), id="a web page"),
-        pytest.param(Response(200, {"choices": []}), id="no choices"),
-        pytest.param(Response(200, {"choices": None}), id="null choices"),
-        pytest.param(Response(200, {"hello": 1}), id="another API"),
+        pytest.param(
+            Response(200, "<html>welcome</html>"),
+            "a web page in place of an answer.*OpenAI-compatible",
+            id="a web page",
+        ),
+        pytest.param(Response(200, ""), "an empty body.*see its log", id="nothing"),
+        pytest.param(Response(200, '{"choices": ['), "not valid JSON.*see its log", id="cut"),
+        pytest.param(Response(200, "[" * 100_000), "not valid JSON.*see its log", id="deep"),
+        pytest.param(Response(200, {"choices": []}), "without choices.*log", id="no choices"),
+        pytest.param(Response(200, {"choices": None}), "without choices", id="null choices"),
+        pytest.param(
+            Response(200, {"hello": 1}),
+            "not a chat completion.*OpenAI-compatible",
+            id="another API",
+        ),
+        pytest.param(
+            Response(200, {"error": "worn out"}),
+            r"an error in place of an answer after 3 attempts \(worn out\)",
+            id="an error",
+        ),
     ],
 )
-def test_something_else_at_the_address_is_an_error_at_once(
-    server: Server, ask: AskFn, response: Response
+def test_what_is_no_answer_is_asked_again_within_the_retries_and_named(
+    server: Server, ask: AskFn, response: Response, says_what: str
 ) -> None:
     server.rule = lambda _: response
-    with pytest.raises(BackendError, match="not a chat completion.*OpenAI-compatible"):
-        ask(backend(server), question())
-    assert len(server.requests) == 1
+    with pytest.raises(BackendError, match=says_what) as caught:
+        ask(backend(server, max_retries=2), question())
+    assert caught.value.unreachable
+    assert len(server.requests) == caught.value.attempts == 3
 
 
 def test_error_in_the_body_of_a_200_counts_as_its_status(server: Server, ask: AskFn) -> None:

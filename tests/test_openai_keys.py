@@ -10,7 +10,6 @@ from typing import Any
 
 import keyring
 import pytest
-from fault_server import serving
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked, PasswordDeleteError
 from openai_server import Server, fails, says, serve
@@ -23,6 +22,7 @@ from absa.cli import build_app
 from absa.config import load_settings
 from absa.runs import RunPlan, run
 from benchmarks.answers import ANSWERS, TEXT
+from benchmarks.fault_server import serving
 from schemas.answers import AteAnswer
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError

@@ -213,6 +213,7 @@ class _Stored(BaseModel):
     latency_ms: Annotated[float, Field(ge=0)] | None
     attempts: Annotated[int, Field(ge=0, lt=2**31)]
     notes: list[str]
+    host: str | None = None
 
 
 def write_reply(question: Ask, reply: Reply) -> str | None:
@@ -254,6 +255,7 @@ def read_reply(question: Ask, text: str, *, own: bool) -> Reply | None:
         cached=True,
         attempts=0,
         notes=reply.notes,
+        host=reply.host,
     )
 
 

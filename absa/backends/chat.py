@@ -1,19 +1,17 @@
-"""The clients that requests go through: `ChatOpenAI`, quicker and with a time limit."""
+"""The clients that requests go through: `ChatOpenAI`, quicker and with limits."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import openai
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.messages import BaseMessage
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_openai import ChatOpenAI
@@ -21,15 +19,24 @@ from pydantic import SecretStr
 from typing_extensions import override
 
 from absa.backends.echo import without_key
+from absa.backends.faults import NoAnswer
 from absa.backends.keys import OPENAI_URL, Key
 from absa.backends.servers import Dialect
+from schemas.backend import known_usage
+from schemas.json_text import parse_json
 from schemas.settings import BackendSettings
 
 NO_KEY = "no-key-needed"
 _PATH = "/chat/completions"
-ANSWER = "answer"
+BODY = "body"
 """Under this name an error carries the response that it is about."""
+HOST = "host"
+"""Under this name a message carries the server that answered, in its metadata."""
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+
+LARGEST_BODY = 16 * 2**20
+"""Bytes of a response: 40,000 tokens with their probabilities are fewer."""
+_MOST_REDIRECTS = 5
 
 
 @dataclass(frozen=True)
@@ -57,22 +64,24 @@ class Tally:
     failures: int = 0
     """Attempts that may be made again: one budget for the whole question."""
     seconds: float = 0.0
-    usage: dict[str, int] = field(default_factory=dict)
+    usage: dict[str, int] | None = field(default_factory=dict)
+    """None once an answer did not say how many tokens it took: the sum is unknown then."""
     unsent: set[str] = field(default_factory=set)
     """Parameters that the client library itself keeps back from this model."""
 
-    def add_usage(self, prompt: int, completion: int) -> None:
+    def add_usage(self, usage: Mapping[str, int] | None) -> None:
         """Count the tokens of one answer."""
-        for name, count in (("prompt_tokens", prompt), ("completion_tokens", completion)):
-            self.usage[name] = self.usage.get(name, 0) + count
+        if usage is None or self.usage is None:
+            self.usage = None
+        else:
+            self.usage = {name: self.usage.get(name, 0) + usage[name] for name in usage}
 
-    def add_usage_of(self, response: Mapping[str, Any]) -> None:
-        """Count the tokens of an answer that could not be used, if it says how many they are."""
-        told = response.get("usage")
-        if isinstance(told, Mapping):
-            prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
-            if isinstance(prompt, int) and isinstance(completion, int):
-                self.add_usage(prompt, completion)
+    def add_failure(self, error: BaseException, *, passes: bool) -> None:
+        """Count an attempt that came to nothing, and what it cost all the same."""
+        self.failures += passes
+        body = vars(error).get(BODY)
+        if isinstance(body, Mapping) and "usage" in body:
+            self.add_usage(known_usage(body["usage"]))
 
 
 class _Chat(ChatOpenAI):
@@ -85,19 +94,6 @@ class _Chat(ChatOpenAI):
     timeout_s: float
     limit_name: str | None = None
     """What this server calls the longest answer; None where it must not be sent."""
-
-    @override
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        body = self._body(messages, stop, kwargs)
-        if self._use_responses_api(body):
-            return super()._generate(messages, stop, run_manager, **kwargs)
-        return self._result(self.root_client.post(_PATH, cast_to=object, body=body))
 
     @override
     async def _agenerate(
@@ -113,11 +109,13 @@ class _Chat(ChatOpenAI):
         try:
             # The client's own timeout is about each wait: an answer that trickles has no end.
             async with asyncio.timeout(self.timeout_s):
-                answer = await self.root_async_client.post(_PATH, cast_to=object, body=body)
+                response = await self.root_async_client.post(
+                    _PATH, cast_to=httpx2.Response, body=body
+                )
         except TimeoutError as error:
             url = httpx2.URL(self.openai_api_base or OPENAI_URL)
             raise openai.APITimeoutError(httpx2.Request("POST", url)) from error
-        return self._result(answer)
+        return self._result(response)
 
     def _body(
         self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
@@ -132,70 +130,85 @@ class _Chat(ChatOpenAI):
             body[self.limit_name] = self.max_tokens
         return body
 
-    def _result(self, response: Any) -> ChatResult:
+    def _result(self, response: httpx2.Response) -> ChatResult:
         try:
-            result = self._create_chat_result(response)
-            if not result.generations:
-                raise LookupError("no answer in it")
-            for generation in result.generations:
-                if (generation.generation_info or {}).get("finish_reason") == "content_filter":
-                    raise openai.ContentFilterFinishReasonError
-        except Exception as error:
-            # Whatever is wrong with it, it was said, and perhaps paid for.
-            vars(error)[ANSWER] = response
-            raise
+            body = parse_json(response.content)
+        except ValueError:
+            raise NoAnswer.undecodable(response.content) from None
+        try:
+            if not body["choices"] or body.get("error"):
+                raise NoAnswer.without_choices(body)
+            # A count that makes no sense must not fail the answer that it is about.
+            result = self._create_chat_result({**body, "usage": known_usage(body.get("usage"))})
+            refusal = body["choices"][0]["message"].get("refusal")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise NoAnswer.without_choices(body) from error
+        for generation in result.generations:
+            if (generation.generation_info or {}).get("finish_reason") == "content_filter":
+                filtered = openai.ContentFilterFinishReasonError()
+                # Whatever is wrong with it, it was said, and perhaps paid for.
+                vars(filtered)[BODY] = body
+                raise filtered
+            if isinstance(message := generation.message, AIMessage):
+                message.response_metadata[HOST] = response.url.netloc.decode()
+                if isinstance(refusal, str):
+                    message.additional_kwargs["refusal"] = refusal
         return result
 
 
-class _TimedStream(httpx2.SyncByteStream):
-    """A response's bytes, for as long as an answer may take: httpx only limits each wait."""
+class _Client(openai.DefaultAioHttpClient):
+    """Takes no text to another server unless it may, and reads no body without end."""
 
-    def __init__(self, stream: httpx2.SyncByteStream, until: float) -> None:
-        self._stream = stream
-        self._until = until
-
-    @override
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
-            if time.monotonic() > self._until:
-                raise httpx2.ReadTimeout("the answer trickles")
-            yield chunk
-
-    @override
-    def close(self) -> None:
-        self._stream.close()
-
-
-def _timed_client(timeout_s: float) -> httpx2.Client:
-    def begin(request: httpx2.Request) -> None:
-        request.extensions["until"] = time.monotonic() + timeout_s
-
-    def limit(response: httpx2.Response) -> None:
-        if isinstance(response.stream, httpx2.SyncByteStream):
-            until = response.request.extensions["until"]
-            response.stream = _TimedStream(response.stream, until)
-
-    hooks: dict[str, list[Callable[..., Any]]] = {"request": [begin], "response": [limit]}
-    return _ThreadClient(timeout=timeout_s, event_hooks=hooks)
-
-
-class _ThreadClient(openai.DefaultHttpxClient):
-    """No key gets past here: every response comes through this."""
-
-    @override
-    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        return without_key(super().send(request, **options))
-
-
-class _LoopClient(openai.DefaultAioHttpClient):
-    """The same for event loops."""
+    def __init__(self, settings: BackendSettings) -> None:
+        # aiohttp: httpx's own pool polls every open connection for every request.
+        super().__init__(timeout=settings.timeout_s)
+        self._may_leave = settings.allow_redirects
 
     @override
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        return without_key(await super().send(request, **options))
+        options |= {"stream": True, "follow_redirects": False}
+        response = await super().send(request, **options)
+        for _ in range(_MOST_REDIRECTS):
+            if response.next_request is None:
+                break
+            await response.aclose()
+            onward = response.next_request
+            if not self._may_leave and _origin(onward.url) != _origin(request.url):
+                raise NoAnswer.elsewhere(_origin(onward.url))
+            response = await super().send(onward, **options)
+        try:
+            content = await _whole(response)
+        finally:
+            await response.aclose()
+        response.headers.pop("content-encoding", None)  # it is decoded
+        # No key gets past here: every response comes through this.
+        return without_key(
+            httpx2.Response(
+                response.status_code,
+                headers=response.headers,
+                content=content,
+                request=response.request,
+                extensions=response.extensions,
+            )
+        )
 
 
-async def _kept_open(client: openai.DefaultAioHttpClient) -> AsyncGenerator[None]:
+def _origin(url: httpx2.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode()}"
+
+
+async def _whole(response: httpx2.Response) -> bytes:
+    """All bytes of a response as they come, decompressed, unless they are too many."""
+    chunks, size = [], 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > LARGEST_BODY:
+            raise NoAnswer.too_large(LARGEST_BODY)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def _kept_open(client: _Client) -> AsyncGenerator[None]:
     """Close a client's connections with its event loop, which ends its generators first."""
     try:
         yield
@@ -204,18 +217,14 @@ async def _kept_open(client: openai.DefaultAioHttpClient) -> AsyncGenerator[None
 
 
 class Clients:
-    """The clients of one event loop, or of all threads: connections do not cross loops."""
+    """The clients of one event loop: connections do not cross loops."""
 
-    def __init__(self, settings: BackendSettings, *, threads: bool) -> None:
+    def __init__(self, settings: BackendSettings) -> None:
         """Open no connection yet."""
         self._settings = settings
         self._chats: dict[tuple[Any, ...], _Chat] = {}
-        self._lock = threading.Lock()
         # Left to itself, ChatOpenAI shares one cached async client among all event loops.
-        timeout = settings.timeout_s
-        self.http = _timed_client(timeout) if threads else None
-        # aiohttp: httpx's own pool polls every open connection for every request.
-        self.ahttp = None if threads else _LoopClient(timeout=timeout)
+        self._http = _Client(settings)
         self.slots = asyncio.Semaphore(settings.max_concurrency)
         rate = settings.requests_per_second
         # One for all chats: a limit is about the server, whatever model is asked.
@@ -226,38 +235,36 @@ class Clients:
             if rate
             else None
         )
-        self.keeper = _kept_open(self.ahttp) if self.ahttp else None
+        self.keeper = _kept_open(self._http)
 
     def chat(self, role: Role, dialect: Dialect, tally: Tally) -> _Chat:
         """The client for one way of asking one model."""
         temperature = None if "temperature" in dialect.unsent else role.temperature
         seed = None if "seed" in dialect.unsent else role.seed
         key = (role, dialect.unsent, dialect.limit)
-        with self._lock:
-            if key not in self._chats:
-                self._chats[key] = _Chat(
-                    model=role.model,
-                    base_url=role.base_url,
-                    # Always explicit, so that no other key of the environment is sent instead.
-                    api_key=SecretStr(role.key.value or NO_KEY),
-                    temperature=temperature,
-                    seed=seed,
-                    # By its field's alias: the plugin of the type checker knows no other.
-                    max_completion_tokens=role.max_tokens,
-                    limit_name=dialect.limit,
-                    timeout_s=self._settings.timeout_s,
-                    timeout=self._settings.timeout_s,
-                    max_retries=0,
-                    # Answers are cached by what they depend on, elsewhere; never in here.
-                    cache=False,
-                    # A streamed answer has no token counts on many servers.
-                    disable_streaming=True,
-                    # Compatible servers are compatible with chat completions.
-                    use_responses_api=None if role.base_url == OPENAI_URL else False,
-                    http_client=self.http,
-                    http_async_client=self.ahttp,
-                )
-            chat = self._chats[key]
+        if key not in self._chats:
+            self._chats[key] = _Chat(
+                model=role.model,
+                base_url=role.base_url,
+                # Always explicit, so that no other key of the environment is sent instead.
+                api_key=SecretStr(role.key.value or NO_KEY),
+                temperature=temperature,
+                seed=seed,
+                # By its field's alias: the plugin of the type checker knows no other.
+                max_completion_tokens=role.max_tokens,
+                limit_name=dialect.limit,
+                timeout_s=self._settings.timeout_s,
+                timeout=self._settings.timeout_s,
+                max_retries=0,
+                # Answers are cached by what they depend on, elsewhere; never in here.
+                cache=False,
+                # A streamed answer has no token counts on many servers.
+                disable_streaming=True,
+                # Compatible servers are compatible with chat completions.
+                use_responses_api=None if role.base_url == OPENAI_URL else False,
+                http_async_client=self._http,
+            )
+        chat = self._chats[key]
         if temperature is not None and chat.temperature is None:
             tally.unsent.add("temperature")
         return chat

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import aiohttp
 import openai
@@ -42,10 +45,104 @@ _REFUSAL_REMEDY = "the server did not accept the request in any form; see its ow
 _SERVER_REMEDY = "the server is in trouble; try again later, finished samples are kept"
 _TIMEOUT_REMEDY = "raise backend.timeout_s or lower backend.max_concurrency"
 _CONNECTION_REMEDY = "check backend.base_url and that the server is running"
+_CERTIFICATE_REMEDY = (
+    "check the host in backend.base_url; for an authority of your own, name the file of its "
+    "certificate in SSL_CERT_FILE"
+)
+_TLS_REMEDY = "check backend.base_url: a server without TLS has an address with http://"
 _FILTER_REMEDY = "the text cannot be analysed by this model"
 _NOT_OPENAI_REMEDY = (
     "check that backend.base_url is an OpenAI-compatible API (often it ends in /v1)"
 )
+_GATEWAY_REMEDY = (
+    "the server or a gateway before it is in trouble; see its log, finished samples are kept"
+)
+_TOO_LARGE_REMEDY = "set backend.max_tokens, or use another model"
+_REDIRECT_REMEDY = (
+    "set backend.base_url to the address that is meant to answer, or let texts be sent on with "
+    "backend.allow_redirects"
+)
+
+_STATUSES = range(400, 600)
+# What OpenSSL calls an answer in plain HTTP; a connection that breaks off has other names.
+_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+
+
+class NoAnswer(openai.OpenAIError):
+    """A response without an answer in it, whatever its status says."""
+
+    def __init__(
+        self,
+        what: str,
+        remedy: str,
+        *,
+        body: Any = None,
+        words: str = "",
+        status: int | None = None,
+        code: str | None = None,
+        passes: bool = True,
+        hopeless: bool = False,
+    ) -> None:
+        """Say what came instead. It `passes` if the same request may be answered a moment later."""
+        super().__init__(words)
+        self.what = what
+        self.remedy = remedy
+        self.body = body
+        self.status_code = status
+        self.code = code
+        self.passes = passes
+        self.hopeless = hopeless
+
+    @classmethod
+    def undecodable(cls, content: bytes) -> NoAnswer:
+        """The body of a 200 is not JSON."""
+        text = content.decode("utf-8", "replace").strip()
+        if not text:
+            return cls("an empty body in place of an answer", _GATEWAY_REMEDY, body=text)
+        if text.startswith("<"):
+            remedy = f"{_GATEWAY_REMEDY}; if it never answers, {_NOT_OPENAI_REMEDY}"
+            return cls("a web page in place of an answer", remedy, body=text)
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError:
+            return cls("an answer that is not in UTF-8", _GATEWAY_REMEDY, body=text)
+        return cls("an answer that is not valid JSON", _GATEWAY_REMEDY, body=text)
+
+    @classmethod
+    def without_choices(cls, body: Any) -> NoAnswer:
+        """The body of a 200 is JSON, and has no answer in it."""
+        if isinstance(body, Mapping) and (error := body.get("error")):
+            return cls._of_error(error, body)
+        if isinstance(body, Mapping) and not body.get("choices", True):
+            return cls("an answer without choices", _GATEWAY_REMEDY, body=body)
+        return cls("not a chat completion", _NOT_OPENAI_REMEDY, body=body)
+
+    @classmethod
+    def _of_error(cls, error: Any, body: Any) -> NoAnswer:
+        """Gateways put what went wrong behind them into the body of a 200."""
+        parts = error if isinstance(error, Mapping) else {"message": error}
+        code = str(parts.get("code") or "")
+        status = int(code) if code.isdecimal() and len(code) == 3 else None
+        return cls(
+            "an error in place of an answer",
+            _GATEWAY_REMEDY,
+            body=body,
+            words=str(parts.get("message") or json.dumps(error, default=str)),
+            status=status if status in _STATUSES else None,
+            code=code,
+        )
+
+    @classmethod
+    def too_large(cls, most: int) -> NoAnswer:
+        """More came than any answer needs: the rest was not read."""
+        what = f"an answer of more than {most:,} bytes, which was not read to its end"
+        return cls(what, _TOO_LARGE_REMEDY, passes=False)
+
+    @classmethod
+    def elsewhere(cls, origin: str) -> NoAnswer:
+        """The server would have the text sent to another one."""
+        what = f"a redirect to another server, {origin}, which was not followed"
+        return cls(what, _REDIRECT_REMEDY, passes=False, hopeless=True)
 
 
 class Wait:
@@ -80,24 +177,26 @@ def _retry_after(error: BaseException | None) -> float | None:
 def status_of(error: BaseException) -> int | None:
     """The HTTP status of an error, also where it came in the body of a 200."""
     status = getattr(error, "status_code", None)
-    if status is None and error.args and isinstance(error.args[0], Mapping):
-        status = error.args[0].get("code")
     return status if isinstance(status, int) else None
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may be answered a moment later."""
     if isinstance(error, openai.APIConnectionError):  # timeouts are among them
-        return True
+        return _tls_failure(error) is None
     status = status_of(error)
-    if status is None or status in REFUSALS or _is_about_the_text(error) or _quota_used_up(error):
+    if status in REFUSALS or _is_about_the_text(error) or _quota_used_up(error):
         return False
+    if status is None:
+        return isinstance(error, NoAnswer) and error.passes
     return status in _BUSY or status >= 500
 
 
 def is_hopeless(error: BaseException) -> bool:
     """Whether the next call would fare no better, whatever it asks."""
-    return status_of(error) in _UNUSABLE or _quota_used_up(error)
+    if isinstance(error, NoAnswer) and error.hopeless:
+        return True
+    return status_of(error) in _UNUSABLE or _quota_used_up(error) or _tls_failure(error) is not None
 
 
 def is_refusal(error: Exception) -> bool:
@@ -111,8 +210,15 @@ def is_refusal(error: Exception) -> bool:
     return forbidden or status_of(error) in REFUSALS
 
 
+def is_in_its_words(error: BaseException) -> bool:
+    """Whether the words of an error are the server's own."""
+    return status_of(error) is not None or isinstance(error, NoAnswer)
+
+
 def explain(error: Exception, key: str) -> tuple[str, str]:
     """What happened, and what the user can do about it; `key` says where the key comes from."""
+    if (tls := _tls_failure(error)) is not None:
+        return tls
     if isinstance(error, openai.APITimeoutError) and not _was_cut_off(error):
         return "no answer in time", _TIMEOUT_REMEDY
     if isinstance(error, openai.APIConnectionError):
@@ -121,6 +227,8 @@ def explain(error: Exception, key: str) -> tuple[str, str]:
         return "the answer was withheld by a content filter", _FILTER_REMEDY
     status = status_of(error)
     if status is None:
+        if isinstance(error, NoAnswer):
+            return error.what, _CONTEXT_REMEDY if _is_too_long(error) else error.remedy
         return f"not a chat completion [{type(error).__name__}]", _NOT_OPENAI_REMEDY
     if _quota_used_up(error):
         remedy = _QUOTA_REMEDY
@@ -141,14 +249,15 @@ def _is_about_the_text(error: BaseException) -> bool:
 
 def _is_too_long(error: BaseException) -> bool:
     """A busy server may speak of too many tokens, too: those of the last minute."""
-    status = status_of(error)
-    return status is not None and status not in _BUSY and bool(_TOO_LONG.search(_said(error)))
+    if not is_in_its_words(error) or status_of(error) in _BUSY:
+        return False
+    return bool(_TOO_LONG.search(_said(error)))
 
 
 def _is_filtered(error: BaseException) -> bool:
     if isinstance(error, openai.ContentFilterFinishReasonError):
         return True
-    return status_of(error) is not None and bool(_FILTERED.search(_said(error)))
+    return is_in_its_words(error) and bool(_FILTERED.search(_said(error)))
 
 
 def _said(error: BaseException) -> str:
@@ -157,8 +266,23 @@ def _said(error: BaseException) -> str:
 
 def _was_cut_off(error: BaseException) -> bool:
     """Whether there was no connection: over aiohttp the SDK reports that as a timeout too."""
-    while (cause := error.__cause__) is not None:
-        error = cause
+    for cause in _causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
             return not isinstance(cause, TimeoutError)
     return False
+
+
+def _tls_failure(error: BaseException) -> tuple[str, str] | None:
+    """What is wrong with the encryption, and what to do about it: a retry would not help."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = getattr(cause, "verify_message", "") or str(cause)
+            return f"its certificate is not trusted ({reason})", _CERTIFICATE_REMEDY
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
+            return "no TLS is spoken there", _TLS_REMEDY
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    while (cause := error.__cause__) is not None:
+        yield (error := cause)

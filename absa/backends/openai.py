@@ -2,7 +2,7 @@
 
 One question is a short conversation: ask, perhaps ask more simply because the server refused a
 feature, perhaps ask once more because the answer could not be read. `_converse` holds that logic
-once, without I/O; `ask` and `aask` carry it out, each in its own way.
+without I/O; `aask` carries it out, and `ask` runs `aask` in an event loop of its own.
 """
 
 from __future__ import annotations
@@ -13,31 +13,42 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, MutableMapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain, cycle, repeat
 from pathlib import Path
 from typing import Any
 
 import openai
-from langchain_core.messages import AIMessage, HumanMessage
-from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
+from langchain_core.messages import AIMessage
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
-from absa.backends.chat import ANSWER, Clients, Role, Tally
-from absa.backends.faults import Wait, explain, is_hopeless, is_refusal, is_transient, status_of
+from absa.backends.chat import BODY, HOST, Clients, Role, Tally
+from absa.backends.faults import (
+    Wait,
+    explain,
+    is_hopeless,
+    is_in_its_words,
+    is_refusal,
+    is_transient,
+    status_of,
+)
 from absa.backends.keys import OPENAI_URL, Key, Keys
+from absa.backends.loop_thread import LoopThread
 from absa.backends.servers import Servers
-from absa.backends.talk import SHOWN, Call, Outcome, conversation, ran_out, read, said, weighed
+from absa.backends.talk import SHOWN, Call, Heard, Outcome, conversation, hear, weighed
+from nodes.forks import abandon, renew_after_fork
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError
 from schemas.settings import BackendSettings, RoleSettings
 
 _IGNORED_AFTER = 3
-"""So many answers in a row without any JSON: the server ignores what it was asked for."""
+"""Answers in a row without any JSON: the server ignores what it was asked for."""
 
-_REPAIR = (
-    "Your last answer could not be read: {why}. "
-    "Give the whole answer again, as one JSON object in the format you were asked for."
-)
+LONGEST_RAW = 100_000
+"""Characters of an answer that could not be read, as a failure keeps it."""
+_REFUSED_REMEDY = "the text cannot be analysed by this model"
 _UNREADABLE_REMEDY = "a larger or better instructed model may help; the answer is in the record"
 _TOO_SHORT_REMEDY = (
     "raise backend.max_tokens, or the server's own limit; the answer is in the record"
@@ -53,8 +64,8 @@ class OpenAIBackend:
     Structured output is asked for by JSON schema, else by tool call, else as a JSON object, else
     as text. Where to begin is known (`servers`) or found out, and remembered in `memory`. Busy and
     failing servers are asked again with growing, jittered waits, `max_retries` times in all for one
-    question. At most `max_concurrency` requests are under way at a time per event loop, and as
-    many from threads.
+    question. At most `max_concurrency` requests are under way at a time per event loop; all threads
+    that call `ask` share one. Connections belong to the process: a fork opens its own.
 
     `Reply.attempts` counts every request sent, `Reply.latency_ms` is the time they took, without
     waiting for a free slot or between retries. Tracing is LangChain's own: off unless the user
@@ -72,29 +83,30 @@ class OpenAIBackend:
         self._servers = Servers(memory)
         self._keys = Keys()
         self._ignored: Counter[tuple[str, str]] = Counter()
-        self._threads: Clients | None = None
+        renew_after_fork(self)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._asking: LoopThread | None = None
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Clients] = (
             weakref.WeakKeyDictionary()
         )
-        self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(settings.max_concurrency)
+
+    def renew(self) -> None:
+        """Begin again in a forked process, with connections of its own."""
+        abandon(self._asking, self._loops, *self._loops.items())
+        self._servers.renew()
+        self._begin()
 
     def ask(self, question: Ask) -> Reply:
         """Answer now."""
-        if not self._servers.is_loaded:
-            self._servers.load()
-        asked = self._settings.role(question.node)
-        talk = self._converse(question, asked, self._keys.find(asked))
-        try:
-            call = next(talk)
-            while True:
-                call = talk.send(self._send(call))
-        except StopIteration as done:
-            reply: Reply = done.value
-            return reply
-        finally:
-            if self._servers.is_changed:
-                self._servers.save()
+        with self._lock:
+            if self._asking is None:
+                self._asking = LoopThread(at_end=partial(_let_go, self._loops))
+                weakref.finalize(self, self._asking.stop)
+            asking = self._asking
+        return asking.run(self.aask(question))
 
     async def aask(self, question: Ask) -> Reply:
         """Answer without blocking the event loop."""
@@ -107,7 +119,7 @@ class OpenAIBackend:
         try:
             call = next(talk)
             while True:
-                outcome = await self._asend(call)
+                outcome = await self._send(call)
                 try:
                     call = talk.send(outcome)
                 except StopIteration as done:
@@ -120,53 +132,25 @@ class OpenAIBackend:
     def close(self) -> None:
         """Close the connections of the synchronous side; the next question opens new ones."""
         with self._lock:
-            clients, self._threads = self._threads, None
-        if clients and clients.http:
-            clients.http.close()
+            asking, self._asking = self._asking, None
+        if asking:
+            asking.stop()
+            asking.join()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        with self._lock:
-            clients = self._loops.pop(asyncio.get_running_loop(), None)
-        if clients and clients.keeper:
-            await clients.keeper.aclose()
+        await _let_go(self._loops)
 
     # One question, without I/O.
 
     def _converse(self, question: Ask, asked: RoleSettings, key: Key) -> _Conversation:
         role = self._role(question, asked, key)
-        tally, notes = Tally(), list[str]()
-        messages = conversation(question)
+        tally = Tally()
         dialect = self._servers.dialect(role.base_url, role.model)
-        first = Call(role, dialect, messages, question.answer, tally)
+        first = Call(role, dialect, conversation(question), question.answer, tally)
         call, message = yield from self._agree(question, first)
-        text = said(message, tally) or ""
-        self._watch(call, text, message)
-
-        reading = read(text, question.answer)
-        read_from: Outcome = message
-        if reading.why is not None:
-            why = self._keys.hide(reading.why)
-            shown = (AIMessage(text[:4000]),) if text.strip() else ()
-            again = (*messages, *shown, HumanMessage(_REPAIR.format(why=reading.why)))
-            outcome = yield replace(call, messages=again)
-            second = said(outcome, tally)
-            repaired = read(second or "", question.answer)
-            if repaired.output is not None and (
-                reading.output is None or repaired.missing <= reading.missing
-            ):
-                before = self._keys.hide(text)[:SHOWN]
-                notes.append(f"repaired: {why}; the first answer was: {before}")
-                if repaired.why:
-                    notes.append(f"not repaired: {self._keys.hide(repaired.why)}")
-                reading, read_from = repaired, outcome
-            elif reading.output is not None:
-                notes.append(f"not repaired: {why}")
-            elif second is None and isinstance(outcome, Exception):
-                raise self._failure(question, call, outcome, raw=text)
-            else:
-                raise self._unreadable(question, call, repaired.why, second or text, outcome)
-        notes += reading.notes
+        heard, notes = yield from self._understand(question, call, message)
+        notes += heard.reading.notes
         if call.dialect.mode != "json_schema":
             notes.append(f"asked by {call.dialect.mode}: the server takes no JSON schema")
         unsent = call.dialect.unsent | tally.unsent
@@ -176,7 +160,7 @@ class OpenAIBackend:
             unsent |= {"max_tokens"}
         notes += [f"{name} not sent: {role.model} does not take it" for name in sorted(unsent)]
         return Reply(
-            output=weighed(reading, question.answer, read_from),
+            output=weighed(heard, question.answer),
             backend=self.name,
             model=role.model,
             seed=None if "seed" in unsent else role.seed,
@@ -184,6 +168,7 @@ class OpenAIBackend:
             latency_ms=round(tally.seconds * 1000, 3),
             attempts=tally.attempts,
             notes=tuple(notes),
+            host=heard.message.response_metadata.get(HOST, role.host),
         )
 
     def _agree(self, question: Ask, call: Call) -> Generator[Call, Outcome, tuple[Call, AIMessage]]:
@@ -212,10 +197,50 @@ class OpenAIBackend:
             self._servers.learn(role.base_url, role.model, call.dialect)
         return call, outcome
 
-    def _watch(self, call: Call, text: str, answer: AIMessage) -> None:
+    def _understand(
+        self, question: Ask, call: Call, message: AIMessage
+    ) -> Generator[Call, Outcome, tuple[Heard, list[str]]]:
+        """What the model says, repaired by itself where something is missing; notes on that.
+
+        One repair is part of every question. One of which nothing can be read may be the fault of
+        what lies between: the question and its repair are asked again with the retries that are
+        left, until the same request gives the same words.
+        """
+        tally, failure = call.tally, None
+        first = best = latest = hear(message, question.answer, tally)
+        self._watch(call, first)
+        if first.reading.why is None:
+            return first, []
+        for is_repair, is_extra in zip(cycle((True, False)), chain([False], repeat(True))):
+            if is_extra:
+                if tally.failures >= self._settings.max_retries:
+                    break
+                tally.failures += 1
+            outcome = yield latest.repair(call) if is_repair else call
+            if not isinstance(outcome, AIMessage):
+                failure = outcome
+                break
+            latest = hear(outcome, question.answer, tally)
+            if latest.reading.output is not None:
+                best = latest if latest.is_as_good_as(best) else best
+                if is_repair or latest.reading.why is None:
+                    break
+            if not is_repair and latest.text == first.text != "":
+                break
+        if best.reading.output is None:
+            if failure is not None:
+                raise self._failure(question, call, failure, raw=latest.text)
+            raise self._unreadable(question, call, latest)
+        notes = [f"not repaired: {self._keys.hide(best.reading.why)}"] if best.reading.why else []
+        if best is not first:
+            why, before = (self._keys.hide(words) for words in (first.reading.why, first.text))
+            notes.insert(0, f"repaired: {why}; the first answer was: {before[:SHOWN]}")
+        return best, notes
+
+    def _watch(self, call: Call, heard: Heard) -> None:
         """Notice a server that takes a request for structure and does not keep to it."""
         server = call.role.base_url, call.role.model
-        if "{" in text or not text.strip() or ran_out(answer):
+        if "{" in heard.text or not heard.text.strip() or heard.ran_out:
             self._ignored[server] = 0
             return
         self._ignored[server] += 1
@@ -224,17 +249,21 @@ class OpenAIBackend:
             self._ignored[server] = 0
             self._servers.learn(*server, simpler)
 
-    def _unreadable(
-        self, question: Ask, call: Call, why: str | None, raw: str, outcome: Outcome
-    ) -> BackendError:
+    def _unreadable(self, question: Ask, call: Call, heard: Heard) -> BackendError:
         role, tally = call.role, call.tally
-        remedy = _TOO_SHORT_REMEDY if ran_out(outcome) else _UNREADABLE_REMEDY
+        if heard.is_refusal:
+            what = f"{role.model} refused to answer: {heard.text[:SHOWN]}; {_REFUSED_REMEDY}"
+        else:
+            remedy = _TOO_SHORT_REMEDY if heard.ran_out else _UNREADABLE_REMEDY
+            what = (
+                f"the answer of {role.model} could not be read, not even after a repair round: "
+                f"{heard.reading.why}; {remedy}"
+            )
         return BackendError(
-            f"{question.node}: the answer of {role.model} could not be read, not even "
-            f"after a repair round: {self._keys.hide(why or '')}; {remedy}",
+            self._keys.hide(f"{question.node}: {what}"),
             node=question.node,
             turn=question.turn,
-            raw=self._keys.hide(raw),
+            raw=self._keys.hide(heard.text)[:LONGEST_RAW],
             attempts=tally.attempts,
             details={
                 "host": role.host,
@@ -250,18 +279,20 @@ class OpenAIBackend:
         role, tally = call.role, call.tally
         what, remedy = explain(error, role.key.where)
         times = f" after {tally.attempts} attempts" if tally.attempts > 1 else ""
-        body = self._keys.hide(str(error))
+        said = self._keys.hide(str(error))
         answered = raw is not None
-        if isinstance(response := vars(error).get(ANSWER), dict):
-            answered |= bool(response.get("choices"))
-            tally.add_usage_of(response)
-            raw = raw or json.dumps(response, ensure_ascii=False, default=str)
-        words = f" ({body[:SHOWN]})" if status_of(error) else ""
+        body = vars(error).get(BODY)
+        if isinstance(body, dict):
+            answered |= bool(body.get("choices"))
+        if isinstance(body, dict | str):
+            written = json.dumps(body, ensure_ascii=False) if isinstance(body, dict) else body
+            raw = raw or written
+        words = f" ({said[:SHOWN]})" if said and is_in_its_words(error) else ""
         return BackendError(
             f"{question.node}: {role.model} at {role.host}: {what}{times}{words}; {remedy}",
             node=question.node,
             turn=question.turn,
-            raw=self._keys.hide(raw) if raw else body,
+            raw=self._keys.hide(raw or str(error))[:LONGEST_RAW],
             attempts=tally.attempts,
             unreachable=is_transient(error) or is_hopeless(error),
             details={
@@ -307,45 +338,21 @@ class OpenAIBackend:
             )
         return role
 
-    # Sending, in threads and in event loops.
+    # Sending.
 
-    def _send(self, call: Call) -> Outcome:
-        with self._lock:
-            if self._threads is None:
-                self._threads = Clients(self._settings, threads=True)
-                if self._threads.http:
-                    weakref.finalize(self, self._threads.http.close)
-            clients = self._threads
-
-        chat = clients.chat(call.role, call.dialect, call.tally)
-
-        def once() -> AIMessage:
-            with self._slots:
-                # In the slot: those who wait for one must not save up what the rate allows.
-                if clients.limiter:
-                    clients.limiter.acquire()
-                with _Clock(call.tally):
-                    return chat.invoke(list(call.messages), **call.options)
-
-        try:
-            return Retrying(**self._policy(call.tally))(once)
-        except _EXPECTED as error:
-            return error
-
-    async def _asend(self, call: Call) -> Outcome:
+    async def _send(self, call: Call) -> Outcome:
         loop = asyncio.get_running_loop()
         with self._lock:
             clients = self._loops.get(loop)
         if clients is None:
             # Outside the lock, which other loops must never have to wait for: it reads files.
-            clients = Clients(self._settings, threads=False)
+            clients = Clients(self._settings)
             with self._lock:
                 # Open connections keep their loop alive, so weak keys alone would not do.
                 for closed in [other for other in self._loops if other.is_closed()]:
                     del self._loops[closed]
                 self._loops[loop] = clients
-            if clients.keeper:
-                await anext(clients.keeper)
+            await anext(clients.keeper)
 
         chat = clients.chat(call.role, call.dialect, call.tally)
 
@@ -373,7 +380,13 @@ class OpenAIBackend:
         }
 
 
-# A server's 200 that is no chat completion surfaces as one of the builtin ones.
+async def _let_go(loops: MutableMapping[asyncio.AbstractEventLoop, Clients]) -> None:
+    clients = loops.pop(asyncio.get_running_loop(), None)
+    if clients:
+        await clients.keeper.aclose()
+
+
+# What the client library refuses to send, or cannot read of another API, is a builtin one.
 _EXPECTED = (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -389,4 +402,5 @@ class _Clock:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._tally.seconds += time.perf_counter() - self._start
-        self._tally.failures += error is not None and is_transient(error)
+        if error is not None:
+            self._tally.add_failure(error, passes=is_transient(error))

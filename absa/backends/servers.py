@@ -100,6 +100,10 @@ class Servers:
         self.is_loaded = path is None
         self.is_changed = False
 
+    def renew(self) -> None:
+        """Begin again in a forked process: a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
     def load(self) -> None:
         """Read what earlier runs found out."""
         stored = self._read()
@@ -155,7 +159,7 @@ class Servers:
                 if date.fromisoformat(facts["found"]) >= oldest:
                     found[key] = facts
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            logger.warning("%s is damaged and made anew: %s", self._path, error)
+            logger.warning("%s is damaged and is written again: %s", self._path, error)
         return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -14,11 +14,22 @@ from absa.backends import likelihood, wire
 from absa.backends.chat import Role, Tally
 from absa.backends.servers import Dialect
 from schemas.answers import Answer
-from schemas.backend import Ask
+from schemas.backend import Ask, known_usage
 from schemas.errors import AnswerError
 
 SHOWN = 300
 """Characters of a server's or a model's own words in a message or a note."""
+
+_REPEATED = 4000
+"""Characters of an answer that its model is shown again."""
+LONGEST_ANSWER = 1_000_000
+"""Characters of an answer, thoughts included: more than any model writes at once."""
+_LONGEST_WHY = 2000
+
+_REPAIR = (
+    "Your last answer could not be read: {why}. "
+    "Give the whole answer again, as one JSON object in the format you were asked for."
+)
 
 Outcome = AIMessage | Exception
 
@@ -86,40 +97,76 @@ def conversation(question: Ask) -> tuple[BaseMessage, ...]:
     return (SystemMessage(question.system), *turns)
 
 
-def said(outcome: Outcome, tally: Tally) -> str | None:
-    """What the model said, as text, whichever way it was asked; its tokens are counted."""
-    if not isinstance(outcome, AIMessage):
-        return None
-    if usage := outcome.usage_metadata:
-        tally.add_usage(usage["input_tokens"], usage["output_tokens"])
-    for tool_call in outcome.tool_calls:
+@dataclass(frozen=True)
+class Heard:
+    """An answer and what could be read of it."""
+
+    message: AIMessage
+    text: str
+    reading: Reading
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether it reached the longest answer that is allowed."""
+        return self.message.response_metadata.get("finish_reason") == "length"
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the model says that it will not answer."""
+        return bool(self.text) and self.message.additional_kwargs.get("refusal") == self.text
+
+    def is_as_good_as(self, other: Heard) -> bool:
+        """Whether no more is left out than of another answer."""
+        return other.reading.output is None or self.reading.missing <= other.reading.missing
+
+    def repair(self, call: Call) -> Call:
+        """The request that shows the model this answer, and what is wrong with it."""
+        shown = (AIMessage(self.text[:_REPEATED]),) if self.text.strip() else ()
+        asked = HumanMessage(_REPAIR.format(why=self.reading.why))
+        return replace(call, messages=(*call.messages, *shown, asked))
+
+
+def hear(message: AIMessage, answer: type[Answer], tally: Tally) -> Heard:
+    """Read an answer; its tokens are counted."""
+    counts: Mapping[str, Any] = message.usage_metadata or {}
+    named = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+    tally.add_usage(known_usage({name: counts.get(theirs) for name, theirs in named.items()}))
+    text = _said(message)
+    return Heard(message, text, read(text, answer))
+
+
+def _said(message: AIMessage) -> str:
+    """What the model said, as text, whichever way it was asked."""
+    for tool_call in message.tool_calls:
         return json.dumps(tool_call["args"], ensure_ascii=False)
-    for broken in outcome.invalid_tool_calls:
+    for broken in message.invalid_tool_calls:
         return broken["args"] or ""
-    return str(outcome.text) or outcome.additional_kwargs.get("refusal") or ""
+    return str(message.text) or message.additional_kwargs.get("refusal") or ""
 
 
-def weighed(reading: Reading, answer: type[Answer], outcome: Outcome) -> dict[str, Any]:
+def weighed(heard: Heard, answer: type[Answer]) -> dict[str, Any]:
     """What was read, with how likely the model held the names in it, if the server told."""
-    told = outcome.response_metadata.get("logprobs") if isinstance(outcome, AIMessage) else None
+    told = heard.message.response_metadata.get("logprobs")
     tokens = told.get("content") if isinstance(told, Mapping) else None
-    return likelihood.with_probabilities(reading.output or {}, answer, tokens)
-
-
-def ran_out(outcome: Outcome) -> bool:
-    """Whether the answer reached the longest one that is allowed."""
-    if not isinstance(outcome, AIMessage):
-        return False
-    return outcome.response_metadata.get("finish_reason") == "length"
+    return likelihood.with_probabilities(heard.reading.output or {}, answer, tokens)
 
 
 def read(text: str, answer: type[Answer]) -> Reading:
     """What can be read of an answer: valid items are kept, the rest is told."""
+    if len(text) > LONGEST_ANSWER:
+        length = f"{len(text):,} characters, more than {LONGEST_ANSWER:,}"
+        return Reading(why=f"the answer has {length}")
     try:
         parsed = wire.parse(text, answer)
         missing = wire.left_out(parsed.output, answer)
     except AnswerError as error:
-        return Reading(why=str(error))
+        return Reading(why=_short(str(error)))
     if parsed.cut is not None:
         missing = [*missing, f"it breaks off, left out: {parsed.cut.strip()[:SHOWN]}"]
-    return Reading(parsed.output, "; ".join(missing) or None, len(missing), parsed.notes)
+    why = _short("; ".join(missing)) or None
+    return Reading(parsed.output, why, len(missing), parsed.notes)
+
+
+def _short(why: str) -> str:
+    """A reason quotes the answer, which may be long."""
+    return why if len(why) <= _LONGEST_WHY else f"{why[:_LONGEST_WHY]} …"

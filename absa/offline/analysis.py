@@ -16,6 +16,7 @@ from absa.offline.sentiment import LABELS
 from absa.offline.stopping import check
 from absa.offline.views import view_of
 from absa.offline.windows import Windows
+from nodes.forks import renew_after_fork
 
 #: Share of its termness a noun phrase keeps without an opinion, and the score of a full link.
 _UNLINKED = 0.45
@@ -192,6 +193,11 @@ class AnalysisCache:
         self._max_chars = max_chars
         self._chars = 0
         self._known: OrderedDict[Key, Analysis] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Begin again in a forked process, where no thread of the parent finishes anything."""
         self._making: dict[Key, threading.Event] = {}
         self._lock = threading.Lock()
 

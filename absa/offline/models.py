@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from absa.offline.network import Network
 from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
 from absa.offline.tagger import Candidate, Tagger, disjoint
 from absa.offline.windows import Windows
+from nodes.forks import ForkSafeLock
 
 LANGUAGES = ("ko", "en")
 _CLIP = 1e-4
@@ -222,7 +222,7 @@ class Models:
             ValueError: if the folder holds no models, or a damaged one.
         """
         self._loaded: dict[str, LanguageModels] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         if folder is None:
             return
         own = ModelFolder(Path(folder), trusted)

@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 # How an answer travels does not change what it says.
 TRANSPORT = (
     *("timeout_s", "max_retries", "max_concurrency", "requests_per_second", "path"),
-    *("api_key_env", "api_key_keyring"),
+    *("allow_redirects", "api_key_env", "api_key_keyring"),
     "trust_model",  # the files of a model count by their content
 )
 # What a token costs does not change it either.

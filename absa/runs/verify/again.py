@@ -58,6 +58,7 @@ class _RecordedAnswers:
             cached=bool(call.get("cached")),
             attempts=number_of(call.get("attempts")),
             notes=backend_notes(question, output, call.get("notes")),
+            host=call.get("host"),
         )
 
     async def aask(self, question: Ask) -> Reply:

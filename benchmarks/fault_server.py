@@ -1,7 +1,7 @@
 """An OpenAI-compatible server on loopback that fails now and then, in every way servers do.
 
-Whether and how a request fails depends on what it asks and how often it was asked, so that a test
-is the same every time.
+Whether and how a request fails depends on what it asks, how often it was asked and the seed, so
+that a test is the same every time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from answer_server import question
 
 from nodes import assets
 
@@ -31,7 +29,15 @@ PASSING = (
     "dropped in the middle",
     "no answer",
     "trickling",
+    "trickling headers",
     "slow",
+    "no choices",
+    "empty body",
+    "web page",
+    "error with 200",
+    "error with 200 and a status",
+    "cut JSON",
+    "wrong encoding",
 )
 #: Answers that are not as they should be, and can be read or are asked for again.
 GARBLED = (
@@ -63,6 +69,14 @@ KOREAN = {
 }
 
 
+def question(request: dict[str, Any]) -> list[str]:
+    """Prompt, examples and question of a request, without the repair round that may follow."""
+    words = [message["content"] for message in request["messages"]]
+    # Examples and question are JSON; the user's word in a repair round is not.
+    asked = max((n for n, one in enumerate(words) if n % 2 and one.startswith("{")), default=1)
+    return words[: asked + 1]
+
+
 class FaultServer:
     """Answers each agent with its recorded answer; `share` of the requests fail at first."""
 
@@ -72,11 +86,13 @@ class FaultServer:
         share: float,
         hang_s: float,
         first: tuple[str, ...],
+        seed: int,
     ) -> None:
         self._answers = {assets.prompt(node): answer for node, answer in answers.items()}
         self._share = share
         self._hang_s = hang_s
         self._first = first
+        self._seed = seed
         self.port = 0
         self.requests: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
@@ -92,7 +108,7 @@ class FaultServer:
         self.requests[name] += 1
         if attempt < len(self._first):
             return self._first[attempt]
-        draw = int(hashlib.sha256(f"{name}{attempt}".encode()).hexdigest(), 16)
+        draw = int(hashlib.sha256(f"{name}{attempt}{self._seed or ''}".encode()).hexdigest(), 16)
         if (draw % 1000) / 1000 >= self._share:
             return None
         kinds = PASSING + GARBLED
@@ -111,8 +127,8 @@ class FaultServer:
                 if not await self._respond(asked, writer):
                     break
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has hung up, or the server ends
         finally:
             writer.close()
 
@@ -150,6 +166,28 @@ class FaultServer:
                     await writer.drain()
                     await asyncio.sleep(0.02)
                 return False
+            case "trickling headers":
+                writer.write(b"HTTP/1.1 200 OK\r\n")
+                for _ in range(round(self._hang_s / 0.02)):
+                    writer.write(b"X-Filler: x\r\n")
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+                return False
+            case "no choices":
+                _send(writer, 200, {**_completion(good), "choices": []})
+            case "empty body":
+                _send(writer, 200, b"")
+            case "web page":
+                _send(writer, 200, b"<html><body>Bad gateway</body></html>")
+            case "error with 200":
+                _send(writer, 200, {"error": {"message": "overloaded", "type": "server_error"}})
+            case "error with 200 and a status":
+                _send(writer, 200, {"error": {"message": "upstream is gone", "code": 502}})
+            case "cut JSON":
+                _send(writer, 200, json.dumps(_completion(good)).encode()[:-40])
+            case "wrong encoding":
+                text = json.dumps(_completion(good), ensure_ascii=False)
+                _send(writer, 200, text.encode("euc-kr"))
             case "slow":
                 await asyncio.sleep(0.05)
                 _send(writer, 200, _completion(good))
@@ -214,9 +252,9 @@ def _completion(content: str, finish: str = "stop") -> dict[str, Any]:
 
 
 def _send(
-    writer: asyncio.StreamWriter, status: int, body: dict[str, Any], headers: bytes = b""
+    writer: asyncio.StreamWriter, status: int, body: dict[str, Any] | bytes, headers: bytes = b""
 ) -> None:
-    content = json.dumps(body, ensure_ascii=False).encode()
+    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
     writer.write(
         f"HTTP/1.1 {status} x\r\nContent-Type: application/json\r\n".encode()
         + headers
@@ -232,9 +270,10 @@ def serving(
     share: float = 0.0,
     hang_s: float = 1.0,
     first: tuple[str, ...] = (),
+    seed: int = 0,
 ) -> Iterator[FaultServer]:
     """A server in a thread of its own; `first` is what goes wrong with each question at first."""
-    server = FaultServer(answers, share, hang_s, first)
+    server = FaultServer(answers, share, hang_s, first, seed)
     ready = threading.Event()
     stop: list[Callable[[], object]] = []
 

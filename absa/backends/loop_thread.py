@@ -1,0 +1,49 @@
+"""An event loop in a thread of its own, for callers who have none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for any thread. It ends with the process, or when it is stopped."""
+
+    def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
+        """Start the thread; `at_end` is done in the loop before it closes."""
+        loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._over = asyncio.Event()
+
+        async def until_over(over: asyncio.Event = self._over) -> None:
+            loop.set_result(asyncio.get_running_loop())
+            await over.wait()
+            await at_end()
+
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(until_over(),), name="asking", daemon=True
+        )
+        self._thread.start()
+        self._loop = loop.result()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for what a coroutine returns; it sees the caller's context variables."""
+        done = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return done.result()
+        finally:
+            done.cancel()  # does nothing unless this thread was interrupted
+
+    def stop(self) -> None:
+        """End the loop, which closes its connections; without waiting, from any thread."""
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        self._thread.join()
