@@ -594,7 +594,6 @@ def test_what_is_no_answer_is_asked_again_within_the_retries_and_named(
     server.rule = lambda _: response
     with pytest.raises(BackendError, match=says_what) as caught:
         ask(backend(server, max_retries=2), question())
-    assert caught.value.unreachable
     assert len(server.requests) == caught.value.attempts == 3
 
 
@@ -811,11 +810,12 @@ def test_cancelled_question_gives_its_slot_back(server: Server) -> None:
 def test_connections_are_reused(server: Server) -> None:
     server.rule = lambda _: says(GOOD)
     asked = backend(server)
+    asked.ask(question())
     before = threading.active_count()
     for _ in range(5):
         asked.ask(question())
     # The server keeps one thread per connection.
-    assert wait_until(lambda: threading.active_count() - before <= 1)
+    assert wait_until(lambda: threading.active_count() <= before)
 
 
 # The schema on the wire.

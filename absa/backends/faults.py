@@ -192,11 +192,18 @@ def is_transient(error: BaseException) -> bool:
     return status in _BUSY or status >= 500
 
 
-def is_hopeless(error: BaseException) -> bool:
+def _is_hopeless(error: BaseException) -> bool:
     """Whether the next call would fare no better, whatever it asks."""
     if isinstance(error, NoAnswer) and error.hopeless:
         return True
     return status_of(error) in _UNUSABLE or _quota_used_up(error) or _tls_failure(error) is not None
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether nobody answered, whoever had asked; a 200 without an answer is one from somebody."""
+    if isinstance(error, NoAnswer) and status_of(error) is None:
+        return error.hopeless
+    return is_transient(error) or _is_hopeless(error)
 
 
 def is_refusal(error: Exception) -> bool:

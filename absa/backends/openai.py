@@ -28,10 +28,10 @@ from absa.backends.chat import BODY, HOST, Clients, Role, Tally
 from absa.backends.faults import (
     Wait,
     explain,
-    is_hopeless,
     is_in_its_words,
     is_refusal,
     is_transient,
+    is_unreachable,
     status_of,
 )
 from absa.backends.keys import OPENAI_URL, Key, Keys
@@ -294,7 +294,7 @@ class OpenAIBackend:
             turn=question.turn,
             raw=self._keys.hide(raw or str(error))[:LONGEST_RAW],
             attempts=tally.attempts,
-            unreachable=is_transient(error) or is_hopeless(error),
+            unreachable=is_unreachable(error),
             details={
                 "status": status_of(error),
                 "host": role.host,
