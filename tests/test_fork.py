@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import signal
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,12 @@ KOREAN = [
     for thing in ("가격은", "배송이", "직원은", "음식이", "방은")
     for word in ("비싸요.", "좋아요.", "별로예요.", "훌륭했어요.", "더러웠어요.", "친절했어요.")
 ]
-fork = multiprocessing.get_context("fork")
+
+
+def workers(count: int) -> Pool:
+    """Forked processes that end by a signal: the suite's own handler is not for them."""
+    default = (signal.SIGTERM, signal.SIG_DFL)
+    return multiprocessing.get_context("fork").Pool(count, signal.signal, default)
 
 
 @pytest.fixture
@@ -81,7 +88,7 @@ def test_processes_do_not_get_each_others_answers_over_http(server: Server) -> N
     )
     assert asked(-1) == "review -1"
     expected = [f"review {number}" for number in range(ANSWERS)]
-    with fork.Pool(4) as pool:
+    with workers(4) as pool:
         answers = pool.map_async(asked, range(ANSWERS), chunksize=1)
         # The parent goes on over the connection that it had.
         assert [asked(number) for number in range(20)] == expected[:20]
@@ -94,7 +101,7 @@ def test_processes_do_not_get_each_others_answers_over_http(server: Server) -> N
 def test_a_lock_that_another_thread_holds_is_free_in_a_child(server: Server) -> None:
     global _backend
     _backend = OpenAIBackend(BackendSettings(kind="openai", model="m", base_url=server.url))
-    with _lock, _backend._lock, _backend._servers._lock, fork.Pool(1) as pool:
+    with _lock, _backend._lock, _backend._servers._lock, workers(1) as pool:
         assert pool.apply_async(asked, (5,)).get(timeout=60) == "review 5"
         assert pool.apply_async(takes_the_lock).get(timeout=60)
     _backend.close()
@@ -117,7 +124,7 @@ def test_korean_is_analysed_offline_in_forked_processes() -> None:
     texts = [f"{text} {KOREAN[(n * 7) % 30]}" for n, text in enumerate(KOREAN * 2)]
     here = [polarities(text) for text in texts]
     assert len({str(one) for one in here}) > 10
-    with fork.Pool(3) as pool:
+    with workers(3) as pool:
         assert pool.map_async(polarities, texts, chunksize=1).get(timeout=240) == here
 
 
@@ -130,7 +137,7 @@ def test_kiwi_in_a_process_of_its_own_answers_only_the_one_that_started_it(
     morphemes.load_aside()
     assert isinstance(morphemes._analyser, morphemes._Aside)
     expected = [readings(text) for text in texts]
-    with fork.Pool(3) as pool:
+    with workers(3) as pool:
         answers = pool.map_async(readings, texts, chunksize=1)
         assert [readings(text) for text in texts] == expected
         assert answers.get(timeout=240) == expected
@@ -149,7 +156,7 @@ def test_a_memory_in_a_file_has_a_connection_per_process(tmp_path: Path) -> None
     memory = MemorySettings(condition="on", store="sqlite", path=str(tmp_path))
     _settings = Settings(pipeline=PipelineSettings(memory=memory))
     remembered(KOREAN[0])
-    with fork.Pool(3) as pool:
+    with workers(3) as pool:
         pool.map_async(remembered, KOREAN[1:16], chunksize=1).get(timeout=240)
     remembered(KOREAN[16])
     with open_memory(memory) as store:
