@@ -132,6 +132,7 @@ class _Aside:
     def hang_up(self) -> None:
         """Close this process's end of the line: Kiwi ends when the last one has."""
         self._line.close()
+        atexit.unregister(self._child.kill)  # the process that started it still asks it
 
     def _ask(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
         # Sending and receiving can both wait for a child that hangs. Ending it breaks the line,
