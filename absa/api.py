@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from absa.aux_hf import with_signal
 from absa.config import load_settings
 from absa.demos import Demos
+from absa.inputs import graph_input
 from absa.wired import wired
 from graph import Graph
 from schemas import answers, human, memory, output, records
@@ -52,33 +53,41 @@ def checkpoint_serde() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=[(m.__module__, m.__name__) for m in models])
 
 
-class _Analyser:
-    """A graph with the demos of its settings."""
+class TextAnalyser:
+    """The graph of the settings, with their demos and their auxiliary classifier."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, backend: Backend | None = None) -> None:
+        """Compile the graph; another `backend` than the settings' own may answer."""
         self._settings = settings
-        self.graph = build_graph(settings)
+        self.graph = build_graph(settings, backend=backend)
 
     @cached_property
     def _demos(self) -> Demos:
         return Demos(self._settings.demos, seed=self._settings.backend.seed)
 
-    def given(self, text: str, **fields: Any) -> dict[str, Any]:
-        known = {key: value for key, value in fields.items() if value is not None}
-        demos = self._demos.for_text(text) if self._settings.demos.k else []
-        return {"text": text, "demos": demos, **known}
+    def analyze(self, text: str, **fields: Any) -> FinalOutput:
+        """Analyse one text; `fields` are those of `graph_input`."""
+        return self._finished(self.graph.invoke(self._input(text, fields))["output"])
 
-    def finished(self, output: FinalOutput) -> FinalOutput:
+    async def aanalyze(self, text: str, **fields: Any) -> FinalOutput:
+        """Analyse one text without blocking the event loop."""
+        return self._finished((await self.graph.ainvoke(self._input(text, fields)))["output"])
+
+    def _input(self, text: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        demos = self._demos.for_text(text) if self._settings.demos.k else []
+        return graph_input(text, demos=demos, **fields)
+
+    def _finished(self, output: FinalOutput) -> FinalOutput:
         aux_hf = self._settings.aux_hf
         return with_signal(output, aux_hf) if aux_hf.enabled else output
 
 
 @lru_cache(maxsize=8)
-def _analyser_for(settings_json: str) -> _Analyser:
-    return _Analyser(Settings.model_validate_json(settings_json))
+def _analyser_for(settings_json: str) -> TextAnalyser:
+    return TextAnalyser(Settings.model_validate_json(settings_json))
 
 
-def _analyser(settings: Settings | None) -> _Analyser:
+def _analyser(settings: Settings | None) -> TextAnalyser:
     """Graphs are kept: the settings' text is the key, since personas make them unhashable."""
     return _analyser_for((settings or load_settings()).model_dump_json())
 
@@ -96,9 +105,9 @@ def analyze(
 
     With `given_aspects` these terms are judged, and no others are searched for.
     """
-    analyser = _analyser(settings)
-    given = analyser.given(text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects)
-    return analyser.finished(analyser.graph.invoke(given)["output"])
+    return _analyser(settings).analyze(
+        text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects
+    )
 
 
 async def aanalyze(
@@ -111,6 +120,6 @@ async def aanalyze(
     given_aspects: Sequence[str] | None = None,
 ) -> FinalOutput:
     """Analyse one text without blocking the event loop."""
-    analyser = _analyser(settings)
-    given = analyser.given(text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects)
-    return analyser.finished((await analyser.graph.ainvoke(given))["output"])
+    return await _analyser(settings).aanalyze(
+        text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects
+    )

@@ -12,6 +12,7 @@ import hmac
 import os
 from collections import deque
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
@@ -22,6 +23,7 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from schemas.context import RunContext
 from schemas.errors import InputError
 
 TOKEN = "ABSA_TOKEN"
@@ -64,6 +66,28 @@ async def authenticate(
     if (refused := _refusal(authorization, scope)) is not None:
         raise Auth.exceptions.HTTPException(*refused)
     return {"identity": "bearer of the token" if _TOKEN else "this machine"}
+
+
+@auth.on
+async def check_switches(ctx: Auth.types.AuthContext, value: Any) -> bool:
+    """Allow what the token allows, and refuse switches that the graphs do not have.
+
+    The server would drop them silently, and a misspelt one would leave its part switched on.
+    """
+    if isinstance(value, Mapping):
+        # A run's context stands in its keyword arguments, an assistant's beside its name.
+        _check_context(value.get("context"))
+        _check_context((value.get("kwargs") or {}).get("context"))
+    return True
+
+
+def _check_context(context: Any) -> None:
+    unknown = sorted(set(context or {}) - RunContext.model_fields.keys())
+    if unknown:
+        close = get_close_matches(unknown[0], RunContext.model_fields, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        names = ", ".join(map(repr, unknown))
+        raise Auth.exceptions.HTTPException(422, f"the context has no switch {names}{hint}")
 
 
 class Door:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from graph.table import Rule
 from nodes.agent import Agent, Update, Variants
+from nodes.assets import override_profiles
 from schemas.backend import Backend
 from schemas.context import RunContext
 from schemas.errors import InputError, WiringError
@@ -51,7 +52,9 @@ class SettingsInForce:
         """Take the settings as built."""
         self.switchable = switchable
         self._pipeline = pipeline
-        self._applied = lru_cache(maxsize=256)(lambda context, given: context.applied_to(pipeline))
+        self._applied = lru_cache(maxsize=256)(
+            lambda context, fields_set: context.applied_to(pipeline, override_profiles())
+        )
 
     def __call__(self) -> PipelineSettings:
         """The settings of the run that is going on."""

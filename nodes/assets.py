@@ -28,6 +28,13 @@ def read_json(relative: str) -> Any:
     return parse_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+@cache
+def override_profiles() -> dict[str, dict[str, Any]]:
+    """The thresholds of each override profile."""
+    path = data_dir("configs") / "debate_override_thresholds.json"
+    return dict(parse_json(path.read_text(encoding="utf-8"))["profiles"])
+
+
 _EXAMPLES = "\nExamples\n"
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from schemas.settings import PipelineSettings
+from schemas.settings import (
+    RULE_NAMES,
+    DebateProtocol,
+    DebateSettings,
+    ModeratorSettings,
+    PipelineSettings,
+    RuleName,
+)
 
 _TOGGLES = (
     "enable_validator",
@@ -15,6 +23,7 @@ _TOGGLES = (
     "enable_debate_override",
     "enable_moderator",
     "human_review",
+    "override_profile",
 )
 _THRESHOLDS = (
     "min_total",
@@ -52,6 +61,24 @@ class RunContext(BaseModel):
         title="Human review",
         description="Ask a person before the result is final: never, in doubt, always.",
     )
+    debate_protocol: DebateProtocol = Field(
+        "patch",
+        title="Debate: protocol",
+        description="Structured edits (patch), or arguments in prose (persona).",
+    )
+    moderator_rules: tuple[RuleName, ...] = Field(
+        RULE_NAMES, title="Moderator: rules", description="The Moderator's rules in force."
+    )
+    memory: Literal["off", "silent", "on"] = Field(
+        "off",
+        title="Memory of past cases",
+        description="Past cases: not looked up, looked up only, or shown to the debate.",
+    )
+    override_profile: Literal["t0", "t1", "t2"] = Field(
+        "t0",
+        title="Gate: profile",
+        description="Thresholds of the gate: t0 is the strictest, t2 the loosest.",
+    )
     rounds: int = Field(1, ge=1, le=10, title="Debate: rounds", description="Rounds of the debate.")
     min_total: float = Field(
         1.6, ge=0, title="Gate: least total", description="Least total weight of the hints."
@@ -79,18 +106,54 @@ class RunContext(BaseModel):
         False, title="Gate: may drop", description="Let the debate drop an aspect."
     )
 
-    def applied_to(self, pipeline: PipelineSettings) -> PipelineSettings:
-        """The pipeline with the switches that were set; the others stay as built."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        rounds = {name: given[name] for name in ("rounds",) if name in given}
-        thresholds = {name: given[name] for name in _THRESHOLDS if name in given}
+    def applied_to(self, pipeline: PipelineSettings, profiles: Profiles) -> PipelineSettings:
+        """The pipeline with the switches that were set; the others stay as built.
+
+        `profiles` are the thresholds of each override profile. A form sends every field, so a
+        threshold (or the number of rounds) beats the chosen profile (or debate protocol) only where
+        it differs from what the form showed.
+        """
+        built = in_force(pipeline)
+        switched = {
+            n: getattr(self, n) for n in self.model_fields_set if getattr(self, n) != built[n]
+        }
+        debate = pipeline.debate
+        if "debate_protocol" in switched:
+            kept = debate.model_dump(include={"hint_weights", "injection"})
+            debate = DebateSettings.model_validate({**kept, "protocol": self.debate_protocol})
+        rounds = {name: switched[name] for name in ("rounds",) if name in switched}
+        override = pipeline.debate_override
+        if "override_profile" in switched:
+            override = override.model_copy(update=dict(profiles[self.override_profile]))
+        thresholds = {name: switched[name] for name in _THRESHOLDS if name in switched}
         return pipeline.model_copy(
             update={
-                **{name: given[name] for name in _TOGGLES if name in given},
-                "debate": pipeline.debate.model_copy(update=rounds),
-                "debate_override": pipeline.debate_override.model_copy(update=thresholds),
+                **{name: switched[name] for name in _TOGGLES if name in switched},
+                "debate": debate.model_copy(update=rounds),
+                "debate_override": override.model_copy(update=thresholds),
+                "moderator": ModeratorSettings(rules=self.moderator_rules)
+                if "moderator_rules" in switched
+                else pipeline.moderator,
+                "memory": pipeline.memory.model_copy(update={"condition": self.memory})
+                if "memory" in switched
+                else pipeline.memory,
             }
         )
+
+
+Profiles = Mapping[str, Mapping[str, float | bool]]
+
+
+def in_force(pipeline: PipelineSettings) -> dict[str, Any]:
+    """The value of every switch under these settings."""
+    return {
+        **{name: getattr(pipeline, name) for name in _TOGGLES},
+        **{name: getattr(pipeline.debate_override, name) for name in _THRESHOLDS},
+        "rounds": pipeline.debate.rounds,
+        "debate_protocol": pipeline.debate.protocol,
+        "moderator_rules": pipeline.moderator.rules,
+        "memory": pipeline.memory.condition,
+    }
 
 
 def context_for(pipeline: PipelineSettings) -> type[RunContext]:
@@ -99,11 +162,7 @@ def context_for(pipeline: PipelineSettings) -> type[RunContext]:
     What a run does not switch stays as it was built, and the form shows what is in force: the
     server gives every run a context, if only an empty one.
     """
-    in_force = {
-        **{name: getattr(pipeline, name) for name in _TOGGLES},
-        **{name: getattr(pipeline.debate_override, name) for name in _THRESHOLDS},
-        "rounds": pipeline.debate.rounds,
-    }
+    built = in_force(pipeline)
     fields: dict[str, Any] = {
         name: (
             Annotated[
@@ -111,7 +170,7 @@ def context_for(pipeline: PipelineSettings) -> type[RunContext]:
                 Field(title=field.title, description=field.description),
                 *field.metadata,
             ],
-            in_force[name],
+            built[name],
         )
         for name, field in RunContext.model_fields.items()
     }

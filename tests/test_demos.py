@@ -102,3 +102,23 @@ def test_a_run_shows_them_to_every_agent_and_verifies(examples: Path, tmp_path: 
     rows(examples, "가격이 아주 비싸요.", "가격 좋아요.")
     with pytest.raises(RunMismatch, match="demos"):
         asyncio.run(run(plan, backend_for=lambda _: listening))
+
+
+def test_the_command_line_shows_them_as_python_does(examples: Path, monkeypatch):
+    from absa import analyze, load_settings
+    from absa.backends.offline import OfflineBackend
+    from absa.cli.analyze import _Analyst
+
+    shown: list[int] = []
+    real = OfflineBackend.ask
+
+    def ask(self, question):
+        shown.append(len(question.inputs["demos"]))
+        return real(self, question)
+
+    monkeypatch.setattr(OfflineBackend, "ask", ask)
+    settings = load_settings(None, {"demos.k": 2, "demos.path": str(examples)})
+    text = "The soup was cold."
+    by_command, by_python = _Analyst(settings, {}).analyze(text), analyze(text, settings)
+    assert set(shown) == {2}
+    assert by_command.final_result == by_python.final_result

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from scripted import (
     ScriptedBackend,
     all_say,
@@ -467,6 +468,61 @@ def test_a_context_with_an_unknown_switch_is_refused():
         build_switchable(PipelineSettings(), ScriptedBackend(OVERRIDDEN)).invoke(
             GIVEN, context={"enable_magic": True}
         )
+
+
+PERSONA_TURN = {"stance": "con", "message": "가격이 비싸다", "key_points": []}
+PERSONA = {
+    **OVERRIDDEN,
+    **dict.fromkeys(("analyst", "critic", "empath"), PERSONA_TURN),
+    ("judge", 0): {"winner": "critic", "consensus": "부정"},
+}
+# A form sends every field; what stands beside the switch is what it showed.
+SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
+    "debate protocol": (
+        {"debate_protocol": "persona", "rounds": 1},
+        {"debate": {"protocol": "persona"}},
+        PERSONA,
+    ),
+    "Moderator's rules": ({"moderator_rules": ["B", "C"]}, {"rules": ["B", "C"]}, OVERRIDDEN),
+    "memory": ({"memory": "silent"}, {"memory": {"condition": "silent"}}, OVERRIDDEN),
+    "override profile": (
+        {"override_profile": "t2", "min_total": 1.6, "min_margin": 0.8},
+        {
+            "override_profile": "t2",
+            "override": {
+                "min_total": 0.6,
+                "min_margin": 0.3,
+                "min_target_conf": 0.55,
+                "l3_conservative": False,
+            },
+        },
+        OVERRIDDEN,
+    ),
+    "a threshold beside a profile": (
+        {"override_profile": "t1", "min_total": 2.4},
+        {
+            "override_profile": "t1",
+            "override": {"min_total": 2.4, "min_margin": 0.5, "min_target_conf": 0.6},
+        },
+        OVERRIDDEN,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_the_context_switches_as_the_settings_do(name):
+    context, changes, answers = SWITCHES[name]
+    switchable = build_switchable(PipelineSettings(), ScriptedBackend(answers))
+    switchable.store = InMemoryStore()
+    switched = switchable.invoke(GIVEN, context=context)["output"]
+    fixed = build(pipeline(**changes), ScriptedBackend(answers)).invoke(GIVEN)["output"]
+    assert without_latency(switched) == without_latency(fixed)
+
+
+def test_memory_without_a_store_is_refused_with_a_remedy():
+    graph = build_switchable(PipelineSettings(), ScriptedBackend(OVERRIDDEN))
+    with pytest.raises(InputError, match="store"):
+        graph.invoke(GIVEN, context={"memory": "on"})
 
 
 def test_a_persona_added_by_settings_becomes_a_node_and_speaks():

@@ -41,6 +41,7 @@ UNDESCRIBED = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     expected = (
         " 401 ",
+        " 422 ",
         "text is empty",
         "Remove `format_exc_info`",
         # A run without a thread keeps no steps.
@@ -118,6 +119,18 @@ def test_every_graph_works_out_of_the_box(service: Studio, graph: str) -> None:
     assert output["lang"] == "ko"
     assert tuples(output) == {"사용감": "positive", "가격": "negative"}
     assert service.run(graph, given={"text": TEXT})["lang"] == "en"
+
+
+def test_a_misspelt_switch_is_refused_and_not_dropped(service: Studio) -> None:
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    body = {"assistant_id": "absa", "input": {"text": TEXT}, "context": {"enable_debat": False}}
+    with httpx.Client(base_url=service.url, timeout=60, headers=token) as http:
+        kept = http.post("/assistants", json={"graph_id": "absa", "context": body["context"]})
+        for refused in (http.post("/runs/wait", json=body), kept):
+            assert refused.status_code == 422, refused.text
+            assert "'enable_debat'" in refused.text and "'enable_debate'" in refused.text
+        body["context"] = {"enable_debate": False}
+        assert http.post("/runs/wait", json=body).json()["output"]["debate"] is None
 
 
 def test_a_run_without_a_thread_leaves_none(service: Studio) -> None:

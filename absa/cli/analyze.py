@@ -22,7 +22,6 @@ from absa.cli.options import (
 from nodes.morphemes import load_aside
 
 if TYPE_CHECKING:
-    from graph import Graph
     from schemas.output import FinalOutput
     from schemas.settings import Settings
 
@@ -148,21 +147,18 @@ def _analyze_lines(
 
 
 class _Analyst:
-    """The graph of the settings, its backend opened at once so that its errors come first."""
+    """Analyses texts; opens the backend at once, so that its errors come first."""
 
-    def __init__(self, settings: Settings, known: dict[str, Any]) -> None:
-        from absa.api import build_graph
+    def __init__(self, settings: Settings, fields: dict[str, Any]) -> None:
+        from absa.api import TextAnalyser
         from absa.backends import open_backend
 
-        self._graph: Graph = build_graph(settings, backend=open_backend(settings.backend))
-        self._given = known
+        self._analyser = TextAnalyser(settings, open_backend(settings.backend))
+        self._fields = fields
 
     def analyze(self, text: str) -> FinalOutput:
-        from absa.offline.stopping import stopped_by_interrupt
-
-        with console(stderr=True).status("analysing…"), stopped_by_interrupt():
-            output: FinalOutput = self._graph.invoke({"text": text, **self._given})["output"]
-        return output
+        with console(stderr=True).status("analysing…"):
+            return self._analyser.analyze(text, **self._fields)
 
 
 def _show(

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from absa.aux_hf import with_signal
 from absa.backends.meter import StopRun
 from absa.database import StorageError
+from absa.inputs import graph_input
 from absa.prices import cost_of
 from absa.runs.journal import Finished
 from absa.scorecard import scorecard
@@ -39,15 +40,15 @@ async def analyse(
     known_to_memory: Mapping[str, Any],
 ) -> Finished:
     """One sample through the graph: a record, or an error with what is known about it."""
-    given = {
-        "text": sample.text,
-        "uid": sample.uid,
-        "lang": sample.lang,
-        "domain": sample.domain,
-        "demos": demos,
-        "given_aspects": sample.given_aspects,
-        **known_to_memory,
-    }
+    given = graph_input(
+        sample.text,
+        uid=sample.uid,
+        lang=sample.lang,
+        domain=sample.domain,
+        given_aspects=sample.given_aspects,
+        demos=demos,
+        memory=known_to_memory,
+    )
     try:
         output = await output_of(graph, given)
         if aux_hf.enabled:

@@ -9,6 +9,7 @@ from langgraph.store.memory import InMemoryStore
 
 from absa.backends.replay import backend_notes
 from absa.demos import Demos
+from absa.inputs import graph_input
 from absa.runs.artefacts import OUTPUTS, TRACES
 from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.verify.artefacts import Line
@@ -76,17 +77,17 @@ class Replayer:
     def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
         """Decide again, and say what differs from the record."""
         self._answers.load(e.calls)
-        given = {
-            "uid": e.output.uid,
-            "text": e.output.text,
-            "lang": e.output.lang,
-            "domain": e.card.get("domain") if e.card else None,
-            "demos": self._demos[seed].for_text(e.output.text) if seed in self._demos else [],
-            "given_aspects": e.output.meta.given_aspects,
-        }
-        if (memory := e.output.meta.memory) is not None:
+        recalled = e.output.meta.memory
+        given = graph_input(
+            e.output.text,
+            uid=e.output.uid,
+            lang=e.output.lang,
+            domain=e.card.get("domain") if e.card else None,
+            given_aspects=e.output.meta.given_aspects,
+            demos=self._demos[seed].for_text(e.output.text) if seed in self._demos else [],
             # A run that is checked is not remembered.
-            given |= {"split": UNNAMED_SPLIT, "memory_recall": memory.recall}
+            memory={"split": UNNAMED_SPLIT, "memory_recall": recalled.recall} if recalled else None,
+        )
         try:
             again: FinalOutput = self._graph.invoke(given)["output"]
         except Exception as error:  # whatever a damaged record makes of it is the finding
