@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from absa.offline import network
+from absa.offline.blas import one_thread
 from absa.offline.features import features
 from absa.offline.models import Models
 from absa.offline.network import LABELS, Network
@@ -141,6 +144,32 @@ def test_a_long_text_is_read_in_pieces_that_see_what_is_beside_them(
     whole = beside.probabilities(view)
     monkeypatch.setattr(network, "_PIECE", 4)
     assert beside.probabilities(view) == pytest.approx(whole, abs=1e-6)
+
+
+def threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_matrix_products_of_a_text_use_one_thread_and_others_as_many_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beside = read_network(data_dir("resources") / "models" / "network_en.npz")
+    long_text = view_of("The soup was cold. " * 40, "en")
+    seen: list[list[int]] = []
+    scores = network.scores
+
+    def watched(weights: Mapping[str, network.Array], entered: network.Array) -> network.Array:
+        seen.append(threads())
+        return scores(weights, entered)
+
+    monkeypatch.setattr(network, "scores", watched)
+    with threadpool_limits(2, user_api="blas"):
+        beside.probabilities(long_text)
+        with one_thread():  # another thread's text, which takes longer
+            beside.probabilities(long_text)
+            assert threads() == [1]
+        assert seen == [[1], [1]]
+        assert threads() == [2]
 
 
 def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
