@@ -42,7 +42,7 @@ def conflict_review(p: PipelineSettings) -> Table:
             START: ("intake",),
             "intake": perspectives,
             **dict.fromkeys(perspectives, ("merge_candidates",)),
-            # Where no tuple is flagged there is no conflict to show to a person either.
+            # Without a flagged tuple a person has nothing to decide.
             "merge_candidates": Choice(
                 routing.after_merge,
                 {"recall": ("recall",), "agreed": ("human_review" if always else "finalize",)},

@@ -188,7 +188,7 @@ class Wiring:
         return name in (START, END) or name in self.table.nodes
 
     def _unknown(self, name: str) -> str:
-        return f"there is no node {name!r}{nearest(name, self.table.nodes)}"
+        return f"the graph has no node {name!r}{nearest(name, self.table.nodes)}"
 
     def _mistaken(self, *mistakes: str) -> Wiring:
         return replace(self, mistakes=(*self.mistakes, *mistakes))

@@ -79,15 +79,15 @@ def _asked(
 ) -> ArbiterAction:
     """What the model says about a tuple; where it says nothing usable, KEEP + FLAG stays."""
     (tuple_id,) = action.target_tuple_ids
-    found = first_vote([a for a in said if tuple_id in a.target_tuple_ids])
-    vote = vote_of(found)
-    if found is None or mixes_polarities(vote, candidates):
+    action_of_model = first_vote([a for a in said if tuple_id in a.target_tuple_ids])
+    vote = vote_of(action_of_model)
+    if action_of_model is None or mixes_polarities(vote, candidates):
         return action
     return action.model_copy(
         update={
             "action_type": vote.action,
             "new_value": vote.new_value,
-            "reason_code": found.reason_code,
+            "reason_code": action_of_model.reason_code,
             "case": "asked",
             "flag": is_marked(tuple_id, (*reviews, *said)),
             "applied": changes(vote, candidates[tuple_id]),

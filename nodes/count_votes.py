@@ -64,13 +64,15 @@ def count_votes(state: State) -> ArbiterUpdate:
     """Check what the reviewers said and decide about every flagged tuple."""
     candidates = {c.tuple_id: c for c in state["candidates"]}
     flagged = flagged_ids(state["conflict_flags"], state["validator_risks"])
-    given = state.get("given_aspects") is not None
+    has_user_aspects = state.get("given_aspects") is not None
     counter = PolarityCounter()
     actions: list[ReviewAction] = []
     discarded: list[DiscardedAction] = []
     for name, actor in ACTORS.items():
         said = state["review_answers"][name].review_actions
-        accepted, refused = checked(said, actor, candidates, flagged, counter, given=given)
+        accepted, refused = checked(
+            said, actor, candidates, flagged, counter, given=has_user_aspects
+        )
         actions += accepted
         discarded += refused
     return {

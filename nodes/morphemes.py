@@ -44,7 +44,7 @@ _analyser: Analyser | None = None
 
 
 def _forget_the_parents() -> None:
-    """In a forked process: a line to Kiwi that two share mixes up what each was told."""
+    """In a forked process: two processes on one pipe to Kiwi would get each other's answers."""
     global _loading, _analyser
     _loading = threading.Lock()
     if isinstance(_analyser, _Aside):

@@ -201,8 +201,8 @@ def blank_state(keys: Iterable[str]) -> dict[str, Any]:
 @cache
 def _blanks() -> dict[str, Any]:
     hints = get_type_hints(State, include_extras=True)
-    found = ((key, _blank(hint)) for key, hint in hints.items() if key not in _INPUT_KEYS)
-    return {key: value for key, value in found if value is not _WRITTEN_FIRST}
+    blanks = {key: _blank(hint) for key, hint in hints.items() if key not in _INPUT_KEYS}
+    return {key: value for key, value in blanks.items() if value is not _WRITTEN_FIRST}
 
 
 _WRITTEN_FIRST = object()

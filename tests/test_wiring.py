@@ -246,7 +246,7 @@ MISTAKES = {
         lambda w: w.insert("x", nothing, after="stage1").rewire("stage1", "epm"),
         "nothing leads to your node 'x'",
     ),
-    "a key in sees that nobody writes": (
+    "a key in sees without a writer": (
         lambda w: w.insert("sarcasm", sarcasm(sees=("stage1_reslt",)), after="stage1"),
         "'stage1_result'",
     ),

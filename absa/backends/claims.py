@@ -47,7 +47,7 @@ class Claims:
         """Give up the claim on a question."""
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, byte)
-        except OSError:  # where there are no locks there is none to release
+        except OSError:  # the file system has no locks, so nothing is held
             return
 
 

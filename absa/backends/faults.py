@@ -200,7 +200,7 @@ def _is_hopeless(error: BaseException) -> bool:
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether nobody answered, whoever had asked; a 200 without an answer is one from somebody."""
+    """Whether the server did not answer at all; a 200 without an answer is a reply."""
     if isinstance(error, NoAnswer) and status_of(error) is None:
         return error.hopeless
     return is_transient(error) or _is_hopeless(error)

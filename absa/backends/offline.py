@@ -34,7 +34,7 @@ class OfflineBackend:
         `trust_model` takes a folder whose manifest is missing or names other content.
 
         Raises:
-            InputError: the folder is no model, or a damaged one.
+            InputError: The folder does not hold a model, or the model is damaged.
         """
         try:
             models = Models(model, trusted=trust_model)
@@ -70,4 +70,4 @@ class OfflineBackend:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         finally:
-            flag.set()  # nobody waits for the thread any more
+            flag.set()  # the caller has stopped waiting for the thread

@@ -11,7 +11,7 @@ from absa.offline.model import View
 
 #: A text up to so many tokens is one piece; of longer ones pieces of this size overlap by half.
 _SIZE = 200
-#: The tagger reads longer texts in pieces of about so many tokens, one after the other.
+#: Longer texts go to the tagger in pieces of about this many tokens.
 _PIECE = 2_000
 
 _CLAUSE = attrgetter("clause")
