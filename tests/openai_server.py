@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -109,7 +110,7 @@ class Server:
 
 
 @contextmanager
-def serve() -> Iterator[Server]:
+def serve(tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     """A running server on a free port of 127.0.0.1."""
     server = Server()
 
@@ -141,7 +142,9 @@ def serve() -> Iterator[Server]:
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
-    server.url = f"http://127.0.0.1:{http.server_port}/v1"
+    if tls:
+        http.socket = tls.wrap_socket(http.socket, server_side=True)
+    server.url = f"http{'s' if tls else ''}://127.0.0.1:{http.server_port}/v1"
     thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -408,6 +412,32 @@ def test_redirect_within_a_server_is_followed(server: Server, ask: AskFn) -> Non
     server.script = [Response(308, "", {"Location": "/v2/chat/completions"}), says(GOOD)]
     reply = ask(backend(server), question())
     assert (reply.output, reply.host) == (GOOD, urlsplit(server.url).netloc)
+
+
+# Encryption.
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_certificate_that_is_not_trusted_is_named_and_not_tried_again(
+    tmp_path: Path, ask: AskFn
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout"
+    command = [*made.split(), str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    wanted = r"certificate is not trusted \(self-signed certificate\); .*SSL_CERT_FILE"
+    with serve(tls) as server, pytest.raises(BackendError, match=wanted) as caught:
+        ask(backend(server), question())
+    assert (caught.value.attempts, caught.value.unreachable) == (1, True)
+
+
+def test_server_without_tls_is_named_with_the_address_it_has(server: Server, ask: AskFn) -> None:
+    url = server.url.replace("http://", "https://")
+    with pytest.raises(BackendError, match="no TLS is spoken there; .*http://") as caught:
+        ask(backend(base_url=url), question())
+    assert (caught.value.attempts, caught.value.unreachable) == (1, True)
 
 
 # Sizes.

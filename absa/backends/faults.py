@@ -282,9 +282,12 @@ def _was_cut_off(error: BaseException) -> bool:
 def _tls_failure(error: BaseException) -> tuple[str, str] | None:
     """What is wrong with the encryption, and what to do about it: a retry would not help."""
     for cause in _causes(error):
+        # aiohttp's own are of these types too, but do not say why.
+        if isinstance(cause, aiohttp.ClientError):
+            continue
         if isinstance(cause, ssl.SSLCertVerificationError):
-            reason = getattr(cause, "verify_message", "") or str(cause)
-            return f"its certificate is not trusted ({reason})", _CERTIFICATE_REMEDY
+            why = cause.verify_message
+            return f"its certificate is not trusted ({why})", _CERTIFICATE_REMEDY
         if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
             return "no TLS is spoken there", _TLS_REMEDY
     return None
