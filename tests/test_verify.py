@@ -42,7 +42,7 @@ from absa.runs.verify.artefacts import Line
 from absa.runs.verify.leaks import gold_in, leaks
 from schemas.backend import Ask, Reply
 from schemas.errors import BackendError
-from schemas.settings import Settings
+from schemas.settings import BackendSettings, Settings
 
 TEXTS = {
     "k-plain": "배송이 빨라요.",
@@ -958,12 +958,23 @@ def test_the_record_of_an_unreadable_line_must_be_that_of_the_data(tmp_path: Pat
     assert "excerpt" in words(verify(out), "Counts", None)
 
 
+def test_the_server_of_a_call_is_the_one_of_the_settings() -> None:
+    from absa.runs.verify.callers import _allowed
+
+    base = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:8000/v1"}
+    backend = BackendSettings.model_validate(base)
+    assert _allowed(backend, "ate", 0)["host"] == ("127.0.0.1:8000", None)
+    may_leave = BackendSettings.model_validate({**base, "allow_redirects": True})
+    assert "host" not in _allowed(may_leave, "ate", 0)
+
+
 def test_a_call_of_another_backend_model_or_seed_is_found(tmp_path: Path) -> None:
     data = write_data(tmp_path / "data.jsonl")
     out = tmp_path / "run"
     asyncio.run(run(RunPlan(data=data, out=out, settings=Settings(), limit=1)))
     assert verify(out).ok
-    for part, value in (("backend", "openai"), ("model", "gpt-4o"), ("seed", 7)):
+    calls = (("backend", "openai"), ("model", "gpt-4o"), ("seed", 7), ("host", "evil.example"))
+    for part, value in calls:
 
         def other(o: Json, part: str = part, value: Any = value) -> None:
             o["process_trace"][0][part] = value

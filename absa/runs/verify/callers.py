@@ -1,8 +1,11 @@
-"""S1: the calls were made with the backend, the model and the seed that the settings name."""
+"""S1: the calls were made with the backend, server, model and seed that the settings name."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, get_args
+
+import httpx2
 
 from absa.runs.artefacts import TRACES
 from absa.runs.verify.evidence import Evidence, Found
@@ -39,9 +42,19 @@ def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Found:
 def _allowed(backend: BackendSettings, node: str, turn: int) -> dict[str, tuple[Any, ...]]:
     """What may stand in a trace; a seed that the model does not take is not recorded."""
     if backend.kind == "offline":
-        return {"model": (None,), "seed": (None,)}
+        return {"model": (None,), "seed": (None,), "host": (None,)}
     role = backend.role(node)
     assert role.seed is not None, "a role without a seed has the backend's"
     # Only a repeated question adds its turn: turns of a debate are different questions.
     seed = role.seed + (turn if node == "extract" else 0)
-    return {"model": (role.model,), "seed": (seed, None)}
+    allowed: dict[str, tuple[Any, ...]] = {"model": (role.model,), "seed": (seed, None)}
+    # Without a base_url the environment named the server. A cached answer of an earlier version
+    # does not say who gave it.
+    if role.base_url is not None and not backend.allow_redirects:
+        allowed["host"] = (_host(role.base_url), None)
+    return allowed
+
+
+@cache
+def _host(base_url: str) -> str:
+    return httpx2.URL(base_url).netloc.decode()

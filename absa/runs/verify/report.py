@@ -26,8 +26,8 @@ NOT_COVERED = (
     "whether a model really gave the recorded answers, and how long, how often and at what use of "
     "tokens it was asked: latency_ms, attempts, cached, usage and notes are only compared between "
     "traces, outputs, journal and metrics",
-    "the server and the temperature of a single call: they are not in a trace; the settings that "
-    "name them are compared with the journal",
+    "the temperature of a single call: it is not in a trace; the setting is compared with the "
+    "journal",
     "times and transport: updated_at, timeouts, retries, concurrency, rate limits, names of keys",
     "versions, limit and data.path of the manifest: they describe the last start, and where the "
     "data was (its content is compared by its hash)",
