@@ -394,8 +394,8 @@ def test_agent_without_a_usable_answer_costs_its_sample_only(
         0,
         "failed",
     )
-    # Asked once, and once more to repair it.
-    assert failed["attempts"] == 2
+    # Asked, asked to repair it, and asked once more: the same words again end it.
+    assert failed["attempts"] == 3
     assert failed["raw"] == "I would rather not say."
     assert "repair round" in failed["reason"]
     assert len(lines(tmp_path / "run" / "outputs.jsonl")) == 3

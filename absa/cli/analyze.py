@@ -157,7 +157,9 @@ class _Analyst:
         self._fields = fields
 
     def analyze(self, text: str) -> FinalOutput:
-        with console(stderr=True).status("analysing…"):
+        from absa.offline.stopping import stopped_by_interrupt
+
+        with console(stderr=True).status("analysing…"), stopped_by_interrupt():
             return self._analyser.analyze(text, **self._fields)
 
 
