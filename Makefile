@@ -34,7 +34,7 @@ demo: $(RUNTIME) ## Set up and analyse a first sentence, offline
 
 .PHONY: test
 test: lint ## Set up, lint and run all tests: what CI runs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-llm
 test-llm: $(LLM) ## Run the whole graph against a real small model (a 100 MB download)
