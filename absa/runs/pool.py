@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from absa.backends.cache import AnswerKeys, Answers, CachedBackend
 from absa.backends.meter import Meter, MeteredBackend, StopRun
+from absa.backends.siblings import SiblingsFirst
 from absa.demos import Demos
 from absa.memory import open_memory
 from absa.runs.journal import Finished
@@ -99,7 +100,7 @@ class LocalEngine:
         if batch.meter is not None:
             backend = MeteredBackend(backend, batch.meter)
         if batch.answers is not None:
-            backend = CachedBackend(backend, batch.keys, batch.answers)
+            backend = SiblingsFirst(CachedBackend(backend, batch.keys, batch.answers))
         settings = batch.plan.settings
         memory = settings.pipeline.memory
         if batch.backend.kind == "replay":

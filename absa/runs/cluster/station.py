@@ -17,6 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from absa.backends import make_backend
 from absa.backends.cache import AnswerKeys, read_reply, write_reply
 from absa.backends.meter import StopRun
+from absa.backends.siblings import SiblingsFirst
 from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
 from absa.runs.cluster.line import Line
 from absa.runs.loop import run_in_quick_loop
@@ -130,7 +131,7 @@ class Station:
         backend = make_backend(self._settings.backend)
         if self._settings.backend.kind == "openai":
             keys = AnswerKeys(self._settings.backend, job.run_id, shared=job.shared)
-            backend = DeskBackend(backend, keys, self)
+            backend = SiblingsFirst(DeskBackend(backend, keys, self))
         self._graph = wired(self._settings).compile(backend=backend, store=InMemoryStore())
         self._ready.set()
         async for number, *reply in self._line.messages():
