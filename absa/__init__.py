@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from absa.api import aanalyze, analyze, build_graph, checkpoint_serde
     from absa.config import SettingsError, load_settings
+    from absa.graph import Wiring
+    from absa.nodes.agent import Agent
+    from absa.schemas.errors import BackendError, InputError, WiringError
+    from absa.schemas.output import FinalOutput
+    from absa.schemas.settings import Settings
     from absa.wired import wiring
-    from graph import Wiring
-    from nodes.agent import Agent
-    from schemas.errors import BackendError, InputError, WiringError
-    from schemas.output import FinalOutput
-    from schemas.settings import Settings
 
 __all__ = [
     "Agent",
@@ -38,13 +38,13 @@ _HOMES = {
     "SettingsError": "absa.config",
     "load_settings": "absa.config",
     "wiring": "absa.wired",
-    "Wiring": "graph",
-    "Agent": "nodes.agent",
-    "BackendError": "schemas.errors",
-    "WiringError": "schemas.errors",
-    "InputError": "schemas.errors",
-    "FinalOutput": "schemas.output",
-    "Settings": "schemas.settings",
+    "Wiring": "absa.graph",
+    "Agent": "absa.nodes.agent",
+    "BackendError": "absa.schemas.errors",
+    "WiringError": "absa.schemas.errors",
+    "InputError": "absa.schemas.errors",
+    "FinalOutput": "absa.schemas.output",
+    "Settings": "absa.schemas.settings",
 }
 
 

@@ -14,13 +14,14 @@ from pydantic import BaseModel
 from absa.aux_hf import with_signal
 from absa.config import load_settings
 from absa.demos import Demos
+from absa.graph import Graph
 from absa.inputs import graph_input
+from absa.schemas import answers, human, memory, output, records
+from absa.schemas.backend import Backend
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import Settings
 from absa.wired import wired
-from graph import Graph
-from schemas import answers, human, memory, output, records
-from schemas.backend import Backend
-from schemas.output import FinalOutput
-from schemas.settings import Settings
 
 
 def build_graph(
@@ -47,10 +48,32 @@ def checkpoint_serde() -> JsonPlusSerializer:
     `SqliteSaver(connection, serde=checkpoint_serde())`. LangGraph's default reads any type, warns,
     and will refuse them in a later version.
     """
-    modules = (answers, human, memory, output, records)
-    found = (member for module in modules for member in vars(module).values())
-    models = {m for m in found if isinstance(m, type) and issubclass(m, BaseModel)}
-    return JsonPlusSerializer(allowed_msgpack_modules=[(m.__module__, m.__name__) for m in models])
+    members = [member for module in _STATE_MODULES for member in vars(module).values()]
+    models = {m for m in members if isinstance(m, type) and issubclass(m, BaseModel)}
+    return _Serializer(allowed_msgpack_modules=[(m.__module__, m.__name__) for m in models])
+
+
+_STATE_MODULES = (answers, human, memory, output, records)
+
+
+class _Serializer(JsonPlusSerializer):
+    """Refuses what was saved when these modules were not yet part of `absa`.
+
+    LangGraph stores a model as a MessagePack list of four, its module's name first, and would hand
+    out a plain dict for a model whose module it does not find.
+    """
+
+    _OLD_NAMES = tuple(module.__name__.removeprefix("absa.") for module in _STATE_MODULES)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """What was saved, as objects."""
+        for name in self._OLD_NAMES:
+            if bytes([0x94, 0xA0 + len(name), *name.encode()]) in data[1]:
+                raise InputError(
+                    f"this thread was saved by an older version (its types are in {name}, now "
+                    f"absa.{name}): finish it with that version, or start it again with its text"
+                )
+        return super().loads_typed(data)
 
 
 class TextAnalyser:

@@ -23,8 +23,8 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from schemas.context import RunContext
-from schemas.errors import InputError
+from absa.schemas.context import RunContext
+from absa.schemas.errors import InputError
 
 TOKEN = "ABSA_TOKEN"
 HEALTH = "/ok"

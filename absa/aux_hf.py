@@ -10,11 +10,11 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from nodes.polarity import read
-from schemas.answers import LABELS
-from schemas.errors import InputError
-from schemas.output import FinalOutput
-from schemas.settings import AuxHfSettings
+from absa.nodes.polarity import read
+from absa.schemas.answers import LABELS
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import AuxHfSettings
 
 if TYPE_CHECKING:
     from transformers import Pipeline

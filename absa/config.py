@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from absa.backends.keys import keys_of_environment
+from absa.nodes.assets import data_dir
+from absa.schemas.json_text import parse_json
+from absa.schemas.secrets import HIDDEN, hide_keys, may_be_key
+from absa.schemas.settings import Settings
 from absa.small_files import read_small
-from nodes.assets import data_dir
-from schemas.json_text import parse_json
-from schemas.secrets import HIDDEN, hide_keys, may_be_key
-from schemas.settings import Settings
 
 Key = tuple[str | int, ...]
 

@@ -15,8 +15,8 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from absa.data import BadLine, DataError, read_samples
-from schemas.sample import Sample
-from schemas.settings import DemoSettings
+from absa.schemas.sample import Sample
+from absa.schemas.settings import DemoSettings
 
 
 def normalised(text: str) -> str:

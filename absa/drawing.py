@@ -17,7 +17,7 @@ from langchain_core.runnables.graph import Edge
 from langchain_core.runnables.graph import Graph as Drawable
 from langgraph.graph import END, START
 
-from graph.steps import AgentStep
+from absa.graph.steps import AgentStep
 
 Kind = Literal["terminal", "agent", "rule", "skip", "apply", "subgraph", "list"]
 

@@ -16,11 +16,11 @@ from langgraph.store.memory import InMemoryStore
 from typing_extensions import override
 
 from absa.database import CHECK_PLACE, StorageError, is_damage, use_wal
-from nodes.forks import ForkSafeLock, abandon, renew_after_fork
-from nodes.memory import EPISODES, INDEX, forgetting, index_of, require_readable
-from schemas.errors import InputError
-from schemas.memory import Episode
-from schemas.settings import MemorySettings
+from absa.nodes.forks import ForkSafeLock, abandon, renew_after_fork
+from absa.nodes.memory import EPISODES, INDEX, forgetting, index_of, require_readable
+from absa.schemas.errors import InputError
+from absa.schemas.memory import Episode
+from absa.schemas.settings import MemorySettings
 
 FILE = "memory.sqlite"
 URL = "ABSA_MEMORY_URL"

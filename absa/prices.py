@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from absa.nodes.assets import read_json
+from absa.schemas.backend import known_usage
+from absa.schemas.errors import InputError
+from absa.schemas.json_text import parse_json
+from absa.schemas.records import CallRecord
 from absa.small_files import read_small
-from nodes.assets import read_json
-from schemas.backend import known_usage
-from schemas.errors import InputError
-from schemas.json_text import parse_json
-from schemas.records import CallRecord
 
 _PER = 1_000_000
 # Backends that call no paid model.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from schemas.output import FinalOutput
-from schemas.sample import Sample
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import Sample
 
 
 def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from schemas.output import FinalAspect, FinalOutput
-    from schemas.records import ArbiterAction, Correction, DiscardedAction, GateRecord
-    from schemas.settings import OverrideSettings
+    from absa.schemas.output import FinalAspect, FinalOutput
+    from absa.schemas.records import ArbiterAction, Correction, DiscardedAction, GateRecord
+    from absa.schemas.settings import OverrideSettings
 
 OVERRIDE = "debate_override"
 PERSON = "human"

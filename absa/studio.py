@@ -14,10 +14,10 @@ from langsmith import tracing_context
 from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
 from absa.config import load_settings
-from graph import Graph, build, build_switchable
-from nodes.assets import data_dir
-from nodes.morphemes import kiwi
-from schemas.settings import MemorySettings, PipelineSettings
+from absa.graph import Graph, build, build_switchable
+from absa.nodes.assets import data_dir
+from absa.nodes.morphemes import kiwi
+from absa.schemas.settings import MemorySettings, PipelineSettings
 
 _GIVEN = os.environ.get("ABSA_CONFIG") or None
 

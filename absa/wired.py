@@ -15,12 +15,12 @@ from langgraph.store.base import BaseStore
 
 from absa.backends import make_backend
 from absa.config import load_settings
+from absa.graph import Wiring
+from absa.graph import wiring as shipped_wiring
+from absa.graph.steps import nearest
 from absa.memory import open_memory
-from graph import Wiring
-from graph import wiring as shipped_wiring
-from graph.steps import nearest
-from schemas.errors import WiringError
-from schemas.settings import Settings
+from absa.schemas.errors import WiringError
+from absa.schemas.settings import Settings
 
 
 def wiring(settings: Settings | None = None) -> Wiring:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from schemas.backend import Ask, Reply
+from absa.schemas.backend import Ask, Reply
 
 TEXT = "사용감은 좋지만 가격은 비싸요."
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from absa.data import BadLine, DataError, read_samples
 from absa.offline import OfflineAnalyst
-from schemas.answers import Answer, AteAnswer, AtsaAnswer, ValidatorAnswer, read_answer
+from absa.schemas.answers import Answer, AteAnswer, AtsaAnswer, ValidatorAnswer, read_answer
 
 ROLES: dict[str, type[Answer]] = {
     "ate": AteAnswer,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nodes import assets
+from absa.nodes import assets
 
 #: Faults that pass when the request is repeated.
 PASSING = (

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from absa.backends.openai import OpenAIBackend
+from absa.nodes.morphemes import kiwi
 from absa.runs import RunPlan, run
+from absa.schemas.settings import BackendSettings, Settings
 from benchmarks.answers import ANSWERS, TEXT
 from benchmarks.fault_server import GARBLED, PASSING, serving
-from nodes.morphemes import kiwi
-from schemas.settings import BackendSettings, Settings
 
 EXPECTED = [
     {"aspect_term": "사용감", "polarity": "positive"},

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from absa import analyze
 from absa.config import load_settings
-from schemas.settings import Settings
+from absa.schemas.settings import Settings
 
 LENGTHS = (1_000, 10_000, 100_000, 300_000)
 #: What is repeated until a text is long enough.

@@ -18,9 +18,9 @@ import numpy as np
 from langgraph.store.base import BaseStore
 
 from absa.memory import open_memory
-from nodes.memory import advice_of, best, episodes_in, index_of, index_reads, writes
-from schemas.memory import Episode, Signature
-from schemas.settings import MemorySettings
+from absa.nodes.memory import advice_of, best, episodes_in, index_of, index_reads, writes
+from absa.schemas.memory import Episode, Signature
+from absa.schemas.settings import MemorySettings
 
 GOAL_MS = 5
 _CHUNK = 1000

@@ -43,7 +43,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for part in PARTS:
-            shutil.copytree(ROOT / part, folder / part)
+            shutil.copytree(ROOT / part, folder / part, symlinks=True)
 
     def call(self, module: str, *args: str | Path) -> str:
         command = [sys.executable, "-m", module, *map(str, args)]

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from absa.nodes.assets import data_dir
 from absa.offline.folder import ModelFolder
 from absa.offline.models import polarity
 from absa.offline.sentiment import LABELS, PolarityModel
 from absa.offline.training.sentiment import read_rows
 from absa.offline.views import view_of
-from nodes.assets import data_dir
 
 ASPECT_SETS = ("mams", "mabsa_en", "mabsa_ko")
 MEASURE_ONLY = ("aste_14res", "aste_14lap")

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from absa.nodes.language import language
 from absa.offline import OfflineAnalyst
 from absa.runs import Progress, RunPlan
 from absa.runs import run as run_batch
 from absa.runs.loop import run_in_quick_loop
-from nodes.language import language
-from schemas.settings import Settings
+from absa.schemas.settings import Settings
 
 PAIRS = {"aste_14res": 67, "aste_14lap": 43, "mams": 58, "mabsa_en": 60, "mabsa_ko": 60}
 GIVEN = {"mams": 74, "mabsa_ko": 60}

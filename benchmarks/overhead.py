@@ -11,11 +11,11 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 
+from absa.graph import build
 from absa.runs.loop import Spread, run_in_quick_loop
 from absa.runs.sample import output_of
+from absa.schemas.settings import PipelineSettings
 from benchmarks.answers import CALLS, CRITICAL_PATH, TEXT, DelayedBackend
-from graph import build
-from schemas.settings import PipelineSettings
 
 Job = Callable[[], Awaitable[object]]
 

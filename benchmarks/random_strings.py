@@ -14,9 +14,9 @@ import time
 
 from absa import build_graph, load_settings
 from absa.offline import OfflineAnalyst
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalOutput
 from benchmarks.every_sentence import faults
-from schemas.errors import InputError
-from schemas.output import FinalOutput
 
 WORDS = "음식이 맛있어요 안 좋지 않 지만 ㅋㅋ 👍 ㅠㅠ 서비스는".split()
 WORDS += "the food was great not but n't , .".split()

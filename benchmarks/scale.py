@@ -20,8 +20,8 @@ from typing import Any
 
 from absa.runs import Progress, RunPlan, run
 from absa.runs.loop import run_in_quick_loop
+from absa.schemas.settings import BackendSettings, Settings
 from benchmarks.throughput import serve, wait_for, write_data
-from schemas.settings import BackendSettings, Settings
 
 ENGINES: dict[str, dict[str, Any]] = {
     "local": {"engine": "local"},

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from nodes import assets
+from absa.nodes import assets
 
 
 async def serve_forever(port: int, delay: float, answers: dict[str, dict[str, Any]]) -> None:

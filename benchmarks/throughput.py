@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from absa.backends import make_backend
+from absa.nodes.morphemes import kiwi
 from absa.runs import Progress, RunPlan, run
 from absa.runs.loop import run_in_quick_loop
+from absa.schemas.backend import Backend
+from absa.schemas.settings import BackendSettings, Settings
 from benchmarks.answers import ANSWERS, CALLS, CRITICAL_PATH, TEXT, DelayedBackend
-from nodes.morphemes import kiwi
-from schemas.backend import Backend
-from schemas.settings import BackendSettings, Settings
 
 
 def write_data(folder: Path, samples: int) -> Path:

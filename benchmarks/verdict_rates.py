@@ -36,7 +36,7 @@ from absa.ablate.measuring import Measured, Row, row
 from absa.ablate.study import Study, compare
 from absa.metrics.normalise import AbsaTuple
 from absa.metrics.scorer import score
-from schemas.settings import PipelineSettings, Settings
+from absa.schemas.settings import PipelineSettings, Settings
 
 CALLS = 10
 NAMES = ("debate", "single", "vote")

@@ -17,6 +17,7 @@ from absa.metrics import evaluate
 from absa.metrics import write as write_metrics
 from absa.runs.artefacts import gate_summary
 from absa.runs.verify.files import sample_of
+from absa.schemas.output import FinalOutput
 from absa.scorecard import scorecard
 from benchmarks.verify_mutations import (
     JOURNAL,
@@ -32,7 +33,6 @@ from benchmarks.verify_mutations import (
     write_lines,
     write_part,
 )
-from schemas.output import FinalOutput
 
 ALL = ("debate", "conflict_review", "vote")
 OUTPUTS, TRACES, CARDS, GATE = PARTS

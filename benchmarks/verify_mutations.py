@@ -38,9 +38,9 @@ from absa.metrics import evaluate
 from absa.metrics import write as write_metrics
 from absa.runs import RunPlan, run
 from absa.runs.verify import verify
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import Settings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import Settings
 
 Json = dict[str, Any]
 Path_ = tuple[str | int, ...]

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from graph.compile import Graph, compile_table
-from graph.debate import debate, variants
-from graph.wiring import Wiring, wiring
-from schemas.backend import Backend
-from schemas.settings import PipelineSettings
+from absa.graph.compile import Graph, compile_table
+from absa.graph.debate import debate, variants
+from absa.graph.wiring import Wiring, wiring
+from absa.schemas.backend import Backend
+from absa.schemas.settings import PipelineSettings
 
 __all__ = ["Graph", "Wiring", "build", "build_switchable", "wiring"]
 

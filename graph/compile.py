@@ -13,14 +13,14 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import RetryPolicy, Send
 
-from graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
-from graph.table import Choice, Route, Rule, Table
-from nodes.human_review import human_review, pending_review
-from schemas.backend import Backend
-from schemas.context import context_for
-from schemas.errors import BackendError
-from schemas.settings import PipelineSettings
-from schemas.state import (
+from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
+from absa.graph.table import Choice, Route, Rule, Table
+from absa.nodes.human_review import human_review, pending_review
+from absa.schemas.backend import Backend
+from absa.schemas.context import context_for
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import (
     InputState,
     MemoryInputState,
     OutputState,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from langgraph.graph import END, START
 
-from graph import routing
-from graph.table import Choice, Node, Rule, Table, table_nodes
-from nodes.arbiter import arbiter, asking_arbiter
-from nodes.conflict_reviewers import REVIEWERS
-from nodes.count_votes import count_votes
-from nodes.finalize import finalize
-from nodes.human_review import human_review
-from nodes.intake import intake
-from nodes.merge_candidates import merge_candidates
-from nodes.perspectives import PERSPECTIVES
-from nodes.recall import recall
-from nodes.remember import remember
-from schemas.settings import PipelineSettings
+from absa.graph import routing
+from absa.graph.table import Choice, Node, Rule, Table, table_nodes
+from absa.nodes.arbiter import arbiter, asking_arbiter
+from absa.nodes.conflict_reviewers import REVIEWERS
+from absa.nodes.count_votes import count_votes
+from absa.nodes.finalize import finalize
+from absa.nodes.human_review import human_review
+from absa.nodes.intake import intake
+from absa.nodes.merge_candidates import merge_candidates
+from absa.nodes.perspectives import PERSPECTIVES
+from absa.nodes.recall import recall
+from absa.nodes.remember import remember
+from absa.schemas.settings import PipelineSettings
 
 
 def conflict_review(p: PipelineSettings) -> Table:

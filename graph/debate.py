@@ -6,28 +6,28 @@ from itertools import combinations
 
 from langgraph.graph import END, START
 
-from graph import routing
-from graph.table import Choice, Rule, Table, table_nodes
-from nodes.adopt import adopt
-from nodes.apply_reviews import apply_reviews
-from nodes.ate import ate
-from nodes.ate_review import ate_review
-from nodes.atsa import atsa
-from nodes.atsa_review import atsa_review
-from nodes.finalize import finalize
-from nodes.human_review import human_review
-from nodes.intake import intake
-from nodes.judge import judge
-from nodes.moderator import moderator
-from nodes.override_gate import carry_out, override_gate, record_verdict
-from nodes.recall import recall
-from nodes.remember import remember
-from nodes.review_context import review_context
-from nodes.speaker import speaker
-from nodes.stage1 import stage1
-from nodes.validator import validator
-from nodes.validator_review import validator_review
-from schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
+from absa.graph import routing
+from absa.graph.table import Choice, Rule, Table, table_nodes
+from absa.nodes.adopt import adopt
+from absa.nodes.apply_reviews import apply_reviews
+from absa.nodes.ate import ate
+from absa.nodes.ate_review import ate_review
+from absa.nodes.atsa import atsa
+from absa.nodes.atsa_review import atsa_review
+from absa.nodes.finalize import finalize
+from absa.nodes.human_review import human_review
+from absa.nodes.intake import intake
+from absa.nodes.judge import judge
+from absa.nodes.moderator import moderator
+from absa.nodes.override_gate import carry_out, override_gate, record_verdict
+from absa.nodes.recall import recall
+from absa.nodes.remember import remember
+from absa.nodes.review_context import review_context
+from absa.nodes.speaker import speaker
+from absa.nodes.stage1 import stage1
+from absa.nodes.validator import validator
+from absa.nodes.validator_review import validator_review
+from absa.schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
 
 SKIPPED = {verdict: f"skip_{verdict}" for verdict in routing.SKIPS}
 APPLIED = {verdict: f"apply_{verdict}" for verdict in routing.OVERRIDES}

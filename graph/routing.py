@@ -11,11 +11,11 @@ from typing import get_args
 
 from langgraph.types import Send
 
-from nodes.arbiter import undecided
-from nodes.human_review import doubts_of_state
-from schemas.records import Verdict
-from schemas.settings import PipelineSettings
-from schemas.state import State
+from absa.nodes.arbiter import undecided
+from absa.nodes.human_review import doubts_of_state
+from absa.schemas.records import Verdict
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import State
 
 Switch = Callable[[PipelineSettings], bool]
 

@@ -20,14 +20,14 @@ from langchain_core.runnables.config import set_config_context
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import BaseModel, TypeAdapter
 
-from graph.table import Rule
-from nodes.agent import Agent, Update, Variants
-from nodes.assets import override_profiles
-from schemas.backend import Backend
-from schemas.context import RunContext
-from schemas.errors import InputError, WiringError
-from schemas.settings import PipelineSettings
-from schemas.state import STATE_KEYS, State
+from absa.graph.table import Rule
+from absa.nodes.agent import Agent, Update, Variants
+from absa.nodes.assets import override_profiles
+from absa.schemas.backend import Backend
+from absa.schemas.context import RunContext
+from absa.schemas.errors import InputError, WiringError
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import STATE_KEYS, State
 
 _HINTS = get_type_hints(State)
 _ADAPTERS = {key: TypeAdapter(hint) for key, hint in _HINTS.items()}

@@ -21,9 +21,9 @@ from typing import Any, get_type_hints
 from langgraph.graph import END
 from langgraph.types import Send
 
-from nodes.agent import Agent, Variants
-from schemas.settings import PipelineSettings
-from schemas.state import State
+from absa.nodes.agent import Agent, Variants
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import State
 
 Router = Callable[[State, PipelineSettings], Sequence[str | Send]]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from langgraph.graph import END, START
 
-from graph import routing
-from graph.table import Choice, Table, table_nodes
-from nodes.extract import extract
-from nodes.finalize import finalize
-from nodes.human_review import human_review
-from nodes.intake import intake
-from nodes.vote import vote as count_tuples
-from schemas.settings import PipelineSettings
+from absa.graph import routing
+from absa.graph.table import Choice, Table, table_nodes
+from absa.nodes.extract import extract
+from absa.nodes.finalize import finalize
+from absa.nodes.human_review import human_review
+from absa.nodes.intake import intake
+from absa.nodes.vote import vote as count_tuples
+from absa.schemas.settings import PipelineSettings
 
 
 def vote(p: PipelineSettings) -> Table:

@@ -13,19 +13,19 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START
 from langgraph.store.base import BaseStore
 
-from graph.compile import Graph, compile_table
-from graph.conflict_review import conflict_review
-from graph.debate import debate
-from graph.steps import nearest
-from graph.table import Choice, Node, Route, Rule, Table
-from graph.vote import vote
-from nodes import assets
-from nodes.agent import Agent, Variants
-from schemas.answers import as_answer
-from schemas.backend import Backend
-from schemas.errors import WiringError
-from schemas.settings import PipelineSettings
-from schemas.state import STATE_KEYS, MemoryInputState, State
+from absa.graph.compile import Graph, compile_table
+from absa.graph.conflict_review import conflict_review
+from absa.graph.debate import debate
+from absa.graph.steps import nearest
+from absa.graph.table import Choice, Node, Route, Rule, Table
+from absa.graph.vote import vote
+from absa.nodes import assets
+from absa.nodes.agent import Agent, Variants
+from absa.schemas.answers import as_answer
+from absa.schemas.backend import Backend
+from absa.schemas.errors import WiringError
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import STATE_KEYS, MemoryInputState, State
 
 TABLES: Mapping[str, Callable[[PipelineSettings], Table]] = {
     "debate": debate,

@@ -19,17 +19,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nodes.board import Board, Tuples, tuples
-from nodes.language import Language, language
-from nodes.override_gate import gate_log, hinted_aspects, settle
-from nodes.polarity import read
-from nodes.review_context import known_edits
-from nodes.text import grounded
-from nodes.thresholds import reaches
-from schemas.answers import DebateSummary
-from schemas.records import Adoption, AspectRecord, GateRecord, Hint, ReviewContext, StageResult
-from schemas.settings import OverrideSettings, PipelineSettings
-from schemas.state import AdoptUpdate, State
+from absa.nodes.board import Board, Tuples, tuples
+from absa.nodes.language import Language, language
+from absa.nodes.override_gate import gate_log, hinted_aspects, settle
+from absa.nodes.polarity import read
+from absa.nodes.review_context import known_edits
+from absa.nodes.text import grounded
+from absa.nodes.thresholds import reaches
+from absa.schemas.answers import DebateSummary
+from absa.schemas.records import (
+    Adoption,
+    AspectRecord,
+    GateRecord,
+    Hint,
+    ReviewContext,
+    StageResult,
+)
+from absa.schemas.settings import OverrideSettings, PipelineSettings
+from absa.schemas.state import AdoptUpdate, State
 
 # Why a debate whose tuples are not the final ones may have been overruled (integrity check S3).
 EV_REASONS = {

@@ -13,13 +13,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
 
-from nodes import assets
-from schemas.answers import as_answer, read_answer
-from schemas.backend import Ask, Reply
-from schemas.errors import AnswerError, BackendError
-from schemas.records import CallRecord
-from schemas.settings import PipelineSettings
-from schemas.state import State
+from absa.nodes import assets
+from absa.schemas.answers import as_answer, read_answer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import AnswerError, BackendError
+from absa.schemas.records import CallRecord
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import State
 
 A = TypeVar("A", bound=BaseModel)
 Update = dict[str, Any]

@@ -6,10 +6,10 @@ grounded; the Validator is its issues.
 
 from __future__ import annotations
 
-from nodes.polarity import aggregate, read
-from nodes.text import grounded
-from schemas.answers import LABELS, Span, ValidatorAnswer
-from schemas.records import Aggregate, StageResult, ValidatorAggregate
+from absa.nodes.polarity import aggregate, read
+from absa.nodes.text import grounded
+from absa.schemas.answers import LABELS, Span, ValidatorAnswer
+from absa.schemas.records import Aggregate, StageResult, ValidatorAggregate
 
 
 def ate_aggregate(result: StageResult) -> Aggregate:

@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nodes.board import DEFAULT_CONFIDENCE, Board, backfilled
-from nodes.language import language
-from nodes.polarity import OPPOSITE, PolarityCounter
-from nodes.text import locate, piece
-from schemas.answers import AspectReview, Proposal, SentimentReview, Span
-from schemas.records import Correction, Sentiment
-from schemas.state import ApplyUpdate, State
+from absa.nodes.board import DEFAULT_CONFIDENCE, Board, backfilled
+from absa.nodes.language import language
+from absa.nodes.polarity import OPPOSITE, PolarityCounter
+from absa.nodes.text import locate, piece
+from absa.schemas.answers import AspectReview, Proposal, SentimentReview, Span
+from absa.schemas.records import Correction, Sentiment
+from absa.schemas.state import ApplyUpdate, State
 
 NOT_CORRECTIONS = ("keep", "maintain")
 # Why an action was not applied.

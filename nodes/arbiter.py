@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodes.agent import Agent, Update
-from nodes.conflict_reviewers import checked, review_view
-from nodes.count_votes import (
+from absa.nodes.agent import Agent, Update
+from absa.nodes.conflict_reviewers import checked, review_view
+from absa.nodes.count_votes import (
     changes,
     count_votes,
     first_vote,
@@ -21,11 +21,11 @@ from nodes.count_votes import (
     mixes_polarities,
     vote_of,
 )
-from nodes.polarity import PolarityCounter
-from schemas.answers import ReviewActionsAnswer
-from schemas.records import ArbiterAction, Candidate, ReviewAction
-from schemas.settings import PipelineSettings
-from schemas.state import ArbiterUpdate, State
+from absa.nodes.polarity import PolarityCounter
+from absa.schemas.answers import ReviewActionsAnswer
+from absa.schemas.records import ArbiterAction, Candidate, ReviewAction
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import ArbiterUpdate, State
 
 
 def arbiter(state: State) -> ArbiterUpdate:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -14,11 +14,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 def data_dir(name: str) -> Path:
     """The folder `configs`, `prompts` or `resources`.
 
-    In a checkout they stand beside the packages; a wheel carries them inside `absa`, so that no
-    generic name lands in site-packages.
+    They stand beside `nodes`: at the top of a checkout, in a wheel inside `absa`.
     """
-    packaged = _ROOT / "absa" / name
-    return packaged if packaged.is_dir() else _ROOT / name
+    return _ROOT / name
 
 
 @cache

@@ -1,7 +1,7 @@
 """`ate`: aspect term extraction. Sees the text and nothing of the others."""
 
-from nodes.agent import Agent
-from schemas.answers import AteAnswer
+from absa.nodes.agent import Agent
+from absa.schemas.answers import AteAnswer
 
 ate = Agent(
     name="ate",

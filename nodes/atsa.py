@@ -1,7 +1,7 @@
 """`atsa`: aspect term sentiment analysis. Sees the text and nothing of the others."""
 
-from nodes.agent import Agent
-from schemas.answers import AtsaAnswer
+from absa.nodes.agent import Agent
+from absa.schemas.answers import AtsaAnswer
 
 atsa = Agent(
     name="atsa",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nodes.agent import Agent, Update, atsa_view
-from nodes.provenance import Provenance, hints_view, validation_view
-from schemas.answers import AtsaReviewAnswer
-from schemas.state import State
+from absa.nodes.agent import Agent, Update, atsa_view
+from absa.nodes.provenance import Provenance, hints_view, validation_view
+from absa.schemas.answers import AtsaReviewAnswer
+from absa.schemas.state import State
 
 
 def _update(state: State, answer: AtsaReviewAnswer) -> Update:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nodes.language import Language
-from nodes.text import locate
-from schemas.answers import Span
-from schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
+from absa.nodes.language import Language
+from absa.nodes.text import locate
+from absa.schemas.answers import Span
+from absa.schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
 
 BACKFILL_CONFIDENCE = 0.3
 DEFAULT_CONFIDENCE = 0.5

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nodes.board import backfilled
-from nodes.conflict_reviewers import advised
-from nodes.decision import Decision
-from nodes.language import Language, language
-from nodes.merge_candidates import aspect_of
-from nodes.stage1 import given_records
-from nodes.text import grounded
-from schemas.records import (
+from absa.nodes.board import backfilled
+from absa.nodes.conflict_reviewers import advised
+from absa.nodes.decision import Decision
+from absa.nodes.language import Language, language
+from absa.nodes.merge_candidates import aspect_of
+from absa.nodes.stage1 import given_records
+from absa.nodes.text import grounded
+from absa.schemas.records import (
     ArbiterAction,
     AspectRecord,
     Candidate,
@@ -24,7 +24,7 @@ from schemas.records import (
     Sentiment,
     StageResult,
 )
-from schemas.state import State
+from absa.schemas.state import State
 
 
 def decided_by_arbiter(state: State) -> Decision:

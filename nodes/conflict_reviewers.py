@@ -23,19 +23,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, cast
 
-from nodes.agent import Agent, Update
-from nodes.memory import memory_context
-from nodes.polarity import PolarityCounter
-from schemas.answers import (
+from absa.nodes.agent import Agent, Update
+from absa.nodes.memory import memory_context
+from absa.nodes.polarity import PolarityCounter
+from absa.schemas.answers import (
     REASON_CODES,
     REVIEW_ACTIONS,
     NewValue,
     ReviewActionItem,
     ReviewActionsAnswer,
 )
-from schemas.records import ActionType, DiscardedAction, ReviewAction
-from schemas.settings import PipelineSettings
-from schemas.state import State
+from absa.schemas.records import ActionType, DiscardedAction, ReviewAction
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import State
 
 ACTORS = {"review_a": "A", "review_b": "B", "review_c": "C"}
 _SHOWN = {

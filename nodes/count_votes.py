@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nodes.conflict_reviewers import ACTORS, checked
-from nodes.merge_candidates import flagged_ids
-from nodes.polarity import PolarityCounter
-from schemas.records import (
+from absa.nodes.conflict_reviewers import ACTORS, checked
+from absa.nodes.merge_candidates import flagged_ids
+from absa.nodes.polarity import PolarityCounter
+from absa.schemas.records import (
     ActionType,
     ArbiterAction,
     Candidate,
     DiscardedAction,
     ReviewAction,
 )
-from schemas.state import ArbiterUpdate, State
+from absa.schemas.state import ArbiterUpdate, State
 
 STRUCTURAL = ("NEGATION_SCOPE", "CONTRAST_CLAUSE", "STRUCTURAL_INCONSISTENT")
 UNCERTAIN = "POLARITY_UNCERTAIN"

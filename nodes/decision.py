@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.records import StageResult, ValidatorAggregate
+from absa.schemas.records import StageResult, ValidatorAggregate
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`extract`: everything in one call, for the baselines that a debate is held against."""
 
-from nodes.agent import Agent
-from schemas.answers import ExtractAnswer
+from absa.nodes.agent import Agent
+from absa.schemas.answers import ExtractAnswer
 
 extract = Agent(
     name="extract",

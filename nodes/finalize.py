@@ -8,18 +8,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nodes.adopt import first_skip
-from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
-from nodes.board import Board, tuples
-from nodes.conflict_result import decided_by_arbiter
-from nodes.decision import Decision
-from nodes.human_answer import with_word
-from nodes.language import Language, language
-from nodes.override_gate import gate_log
-from nodes.polarity import exact
-from nodes.text import grounded
-from schemas.answers import DISCARDED, POLARITIES
-from schemas.output import (
+from absa.nodes.adopt import first_skip
+from absa.nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
+from absa.nodes.board import Board, tuples
+from absa.nodes.conflict_result import decided_by_arbiter
+from absa.nodes.decision import Decision
+from absa.nodes.human_answer import with_word
+from absa.nodes.language import Language, language
+from absa.nodes.override_gate import gate_log
+from absa.nodes.polarity import exact
+from absa.nodes.text import grounded
+from absa.schemas.answers import DISCARDED, POLARITIES
+from absa.schemas.output import (
     AnalysisFlags,
     AspectTuple,
     DebateOutput,
@@ -34,7 +34,7 @@ from schemas.output import (
     SkipReasons,
     Usage,
 )
-from schemas.records import (
+from absa.schemas.records import (
     CallRecord,
     GateRecord,
     MappingFailReasons,
@@ -42,8 +42,8 @@ from schemas.records import (
     ReviewContext,
     StageResult,
 )
-from schemas.settings import PipelineSettings
-from schemas.state import FinishUpdate, State
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import FinishUpdate, State
 
 # Verdicts of the gate that count as `skipped_conflict`, by their name in the statistics.
 _CONFLICTS = {

@@ -23,11 +23,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nodes.language import Language, language
-from nodes.polarity import aggregate, exact
-from nodes.text import grounded, locate
-from schemas.answers import LABELS, POLARITIES
-from schemas.human import (
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import aggregate, exact
+from absa.nodes.text import grounded, locate
+from absa.schemas.answers import LABELS, POLARITIES
+from absa.schemas.human import (
     Add,
     Decision,
     Drop,
@@ -37,8 +37,8 @@ from schemas.human import (
     Keep,
     SetLabel,
 )
-from schemas.output import AspectTuple, FinalAspect, FinalOutput, HumanReview, Shown
-from schemas.records import Correction
+from absa.schemas.output import AspectTuple, FinalAspect, FinalOutput, HumanReview, Shown
+from absa.schemas.records import Correction
 
 SOURCE = "human"
 # A person is sure; the agents' confidence was about something else.

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nodes.apply_reviews import NOT_CORRECTIONS
-from nodes.language import language
-from nodes.text import grounded, locate
-from nodes.vote import thing_named
-from schemas.answers import (
+from absa.nodes.apply_reviews import NOT_CORRECTIONS
+from absa.nodes.language import language
+from absa.nodes.text import grounded, locate
+from absa.nodes.vote import thing_named
+from absa.schemas.answers import (
     Answer,
     AteReviewAnswer,
     AtsaAnswer,
@@ -22,10 +22,10 @@ from schemas.answers import (
     PersonaJudgeAnswer,
     read_answer,
 )
-from schemas.errors import AnswerError
-from schemas.human import CandidateTuple, Doubt, HumanQuestion, Voice
-from schemas.output import DebateTurn, FinalOutput
-from schemas.records import Correction
+from absa.schemas.errors import AnswerError
+from absa.schemas.human import CandidateTuple, Doubt, HumanQuestion, Voice
+from absa.schemas.output import DebateTurn, FinalOutput
+from absa.schemas.records import Correction
 
 ACTIONS = {
     "keep": {"action": "keep", "aspect": "…"},

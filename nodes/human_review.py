@@ -18,14 +18,14 @@ from collections.abc import Iterable, Iterator
 
 from langgraph.types import interrupt
 
-from nodes.finalize import final_output
-from nodes.human_answer import read_answer
-from nodes.human_question import question_of
-from schemas.answers import DebateSummary, PersonaJudgeAnswer
-from schemas.human import Doubt, HumanAnswer
-from schemas.output import FinalOutput, HumanReview
-from schemas.settings import PipelineSettings
-from schemas.state import HumanUpdate, State
+from absa.nodes.finalize import final_output
+from absa.nodes.human_answer import read_answer
+from absa.nodes.human_question import question_of
+from absa.schemas.answers import DebateSummary, PersonaJudgeAnswer
+from absa.schemas.human import Doubt, HumanAnswer
+from absa.schemas.output import FinalOutput, HumanReview
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import HumanUpdate, State
 
 _BLOCKED = "conflict_blocked"
 _ALWAYS = Doubt(code="always", detail="every text is shown to a person")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodes.language import language
-from nodes.memory import deadlock, is_deadlock, memory_context
-from nodes.polarity import PolarityCounter
-from nodes.review_context import build_context, stance_context
-from schemas.answers import JudgeAnswer, PersonaJudgeAnswer
-from schemas.memory import Observation
-from schemas.settings import PipelineSettings
-from schemas.state import State
+from absa.nodes.language import language
+from absa.nodes.memory import deadlock, is_deadlock, memory_context
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.review_context import build_context, stance_context
+from absa.schemas.answers import JudgeAnswer, PersonaJudgeAnswer
+from absa.schemas.memory import Observation
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import State
 
 
 def observations(state: State, pipeline: PipelineSettings) -> tuple[Observation, ...]:

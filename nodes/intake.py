@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-from nodes.language import detect, normalise_code
-from nodes.memory import own_recall
-from schemas.errors import InputError
-from schemas.settings import PipelineSettings
-from schemas.state import IntakeUpdate, State
+from absa.nodes.language import detect, normalise_code
+from absa.nodes.memory import own_recall
+from absa.schemas.errors import InputError
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import IntakeUpdate, State
 
 
 def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodes.agent import Agent, Variants, shared_view, stage1_view
-from nodes.injection import memory_shown
-from nodes.speaker import history
-from schemas.answers import JudgeAnswer, PersonaJudgeAnswer
-from schemas.settings import DebateProtocol, PipelineSettings
-from schemas.state import State
+from absa.nodes.agent import Agent, Variants, shared_view, stage1_view
+from absa.nodes.injection import memory_shown
+from absa.nodes.speaker import history
+from absa.schemas.answers import JudgeAnswer, PersonaJudgeAnswer
+from absa.schemas.settings import DebateProtocol, PipelineSettings
+from absa.schemas.state import State
 
 
 def _sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
 
-from nodes import assets
-from nodes.morphemes import Morpheme, kiwi
+from absa.nodes import assets
+from absa.nodes.morphemes import Morpheme, kiwi
 
 # Korean reviews quote English product names, so a fifth of the letters being Hangul is enough.
 _KOREAN_SHARE = 0.2

@@ -33,14 +33,14 @@ from typing import Any, NamedTuple, get_args
 from langgraph.runtime import get_runtime
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
-from nodes.language import Language, language
-from nodes.merge_candidates import aspect_of
-from nodes.polarity import read
-from nodes.review_context import Mentions
-from nodes.text import grounded
-from schemas.answers import L3_RISKS, Edit, PersonaTurnAnswer, Risk
-from schemas.errors import InputError
-from schemas.memory import (
+from absa.nodes.language import Language, language
+from absa.nodes.merge_candidates import aspect_of
+from absa.nodes.polarity import read
+from absa.nodes.review_context import Mentions
+from absa.nodes.text import grounded
+from absa.schemas.answers import L3_RISKS, Edit, PersonaTurnAnswer, Risk
+from absa.schemas.errors import InputError
+from absa.schemas.memory import (
     Advice,
     AdviceType,
     Episode,
@@ -52,9 +52,9 @@ from schemas.memory import (
     Signature,
     Structure,
 )
-from schemas.output import FinalOutput
-from schemas.records import ReviewContext, StageResult, Turn
-from schemas.state import State
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import ReviewContext, StageResult, Turn
+from absa.schemas.state import State
 
 EPISODES = "episodes"
 INDEX = "index"

@@ -19,14 +19,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
-from nodes.board import DEFAULT_CONFIDENCE
-from nodes.language import Language, language
-from nodes.perspectives import ORIGINS
-from nodes.polarity import PolarityCounter
-from nodes.text import grounded, locate
-from schemas.answers import Span, TripletsAnswer
-from schemas.records import Candidate, ConflictFlag, ValidatorRisk
-from schemas.state import CandidatesUpdate, State
+from absa.nodes.board import DEFAULT_CONFIDENCE
+from absa.nodes.language import Language, language
+from absa.nodes.perspectives import ORIGINS
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.text import grounded, locate
+from absa.schemas.answers import Span, TripletsAnswer
+from absa.schemas.records import Candidate, ConflictFlag, ValidatorRisk
+from absa.schemas.state import CandidatesUpdate, State
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 

@@ -22,20 +22,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
-from nodes.language import Language, language
-from nodes.polarity import label_of, read
-from nodes.thresholds import TOLERANCE, reaches
-from schemas.answers import LABELS, DebateSummary, Span
-from schemas.records import (
+from absa.nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggregate
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import label_of, read
+from absa.nodes.thresholds import TOLERANCE, reaches
+from absa.schemas.answers import LABELS, DebateSummary, Span
+from absa.schemas.records import (
     Aggregate,
     ArbiterFlags,
     ModeratorOutput,
     RuleEBlock,
     ValidatorAggregate,
 )
-from schemas.settings import PipelineSettings
-from schemas.state import ModeratorUpdate, State
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import ModeratorUpdate, State
 
 DROP_GUARD = 0.2
 SPAN_IOU = 0.8

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nodes.board import Board
-from nodes.language import language
-from nodes.memory import warns
-from nodes.polarity import exact
-from nodes.thresholds import reaches
-from schemas.answers import L3_RISKS, Risk
-from schemas.records import (
+from absa.nodes.board import Board
+from absa.nodes.language import language
+from absa.nodes.memory import warns
+from absa.nodes.polarity import exact
+from absa.nodes.thresholds import reaches
+from absa.schemas.answers import L3_RISKS, Risk
+from absa.schemas.records import (
     AspectRecord,
     Correction,
     GateOutcome,
@@ -26,8 +26,8 @@ from schemas.records import (
     Sentiment,
     Verdict,
 )
-from schemas.settings import OverrideSettings, PipelineSettings
-from schemas.state import GateUpdate, OutcomeUpdate, State
+from absa.schemas.settings import OverrideSettings, PipelineSettings
+from absa.schemas.state import GateUpdate, OutcomeUpdate, State
 
 APPLIED: tuple[Verdict, ...] = ("add", "flip", "drop")
 MIN_EVIDENCE = 2

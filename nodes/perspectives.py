@@ -5,9 +5,9 @@ A reads negation and contrast, B what is implied, C what is written. None sees t
 
 from __future__ import annotations
 
-from nodes.agent import Agent, Update
-from schemas.answers import TripletsAnswer
-from schemas.state import State
+from absa.nodes.agent import Agent, Update
+from absa.schemas.answers import TripletsAnswer
+from absa.schemas.state import State
 
 # Who the triplets come from, in the order in which they are numbered.
 ORIGINS = {"p_neg": "A", "p_imp": "B", "p_lit": "C"}

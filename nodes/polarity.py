@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from rapidfuzz.distance import Levenshtein
 
-from schemas.answers import LABELS, POLARITIES
-from schemas.records import Counts
+from absa.schemas.answers import LABELS, POLARITIES
+from absa.schemas.records import Counts
 
 Reading = Literal["exact", "repaired", "invalid"]
 

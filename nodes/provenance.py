@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from nodes.language import language
-from nodes.review_context import Mentions
-from schemas.answers import AspectReview, SentimentReview
-from schemas.state import State
+from absa.nodes.language import language
+from absa.nodes.review_context import Mentions
+from absa.schemas.answers import AspectReview, SentimentReview
+from absa.schemas.state import State
 
 R = TypeVar("R", AspectReview, SentimentReview)
 

@@ -6,10 +6,10 @@ from typing import cast
 
 from langgraph.store.base import Item
 
-from nodes import memory
-from schemas.memory import Recall
-from schemas.settings import PipelineSettings
-from schemas.state import RecallUpdate, State
+from absa.nodes import memory
+from absa.schemas.memory import Recall
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import RecallUpdate, State
 
 
 def recall(state: State, pipeline: PipelineSettings) -> RecallUpdate:

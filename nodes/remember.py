@@ -8,9 +8,9 @@ from typing import cast
 
 from langgraph.store.base import Item
 
-from nodes import memory
-from schemas.settings import PipelineSettings
-from schemas.state import RememberUpdate, State
+from absa.nodes import memory
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import RememberUpdate, State
 
 # The index is read, changed and written back: only one thread may do so at a time.
 _index_lock = threading.Lock()

@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodes.language import Language, language
-from nodes.polarity import PolarityCounter
-from schemas.answers import (
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import PolarityCounter
+from absa.schemas.answers import (
     EDIT_OPS,
     DebateSummary,
     Edit,
@@ -38,7 +38,7 @@ from schemas.answers import (
     PersonaTurnAnswer,
     TurnAnswer,
 )
-from schemas.records import (
+from absa.schemas.records import (
     Hint,
     MappingFailReasons,
     MappingStats,
@@ -47,8 +47,8 @@ from schemas.records import (
     StageResult,
     Turn,
 )
-from schemas.settings import DebateSettings, HintWeights, PipelineSettings
-from schemas.state import ReviewContextUpdate, State
+from absa.schemas.settings import DebateSettings, HintWeights, PipelineSettings
+from absa.schemas.state import ReviewContextUpdate, State
 
 JUDGE = "judge"
 PATCH_STANCE = "patch"

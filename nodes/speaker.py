@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodes import assets
-from nodes.agent import Agent, Update, shared_view, stage1_view
-from nodes.injection import memory_shown
-from schemas.answers import PersonaTurnAnswer, TurnAnswer
-from schemas.records import Turn
-from schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
-from schemas.state import State
+from absa.nodes import assets
+from absa.nodes.agent import Agent, Update, shared_view, stage1_view
+from absa.nodes.injection import memory_shown
+from absa.schemas.answers import PersonaTurnAnswer, TurnAnswer
+from absa.schemas.records import Turn
+from absa.schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
+from absa.schemas.state import State
 
 
 def history(state: State) -> list[dict[str, Any]]:

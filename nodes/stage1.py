@@ -13,15 +13,15 @@
 
 from __future__ import annotations
 
-from nodes.board import DEFAULT_CONFIDENCE, backfilled
-from nodes.language import Language, language
-from nodes.polarity import PolarityCounter
-from nodes.text import locate
-from nodes.thresholds import reaches
-from schemas.answers import AspectItem, AteAnswer, AtsaAnswer, Risk, Span, ValidatorAnswer
-from schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
-from schemas.settings import PipelineSettings
-from schemas.state import Stage1Update, State
+from absa.nodes.board import DEFAULT_CONFIDENCE, backfilled
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.text import locate
+from absa.nodes.thresholds import reaches
+from absa.schemas.answers import AspectItem, AteAnswer, AtsaAnswer, Risk, Span, ValidatorAnswer
+from absa.schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import Stage1Update, State
 
 
 def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:

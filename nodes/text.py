@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.answers import Span
+from absa.schemas.answers import Span
 
 
 def piece(text: str, span: Span) -> str | None:

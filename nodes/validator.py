@@ -1,7 +1,7 @@
 """`validator`: structural risks of the text. Sees the text and nothing of the others."""
 
-from nodes.agent import Agent
-from schemas.answers import ValidatorAnswer
+from absa.nodes.agent import Agent
+from absa.schemas.answers import ValidatorAnswer
 
 validator = Agent(
     name="validator",

@@ -1,8 +1,8 @@
 """`validator_review`: which of the risks remain after the reviews."""
 
-from nodes.agent import Agent
-from nodes.provenance import validation_view
-from schemas.answers import ValidatorAnswer
+from absa.nodes.agent import Agent
+from absa.nodes.provenance import validation_view
+from absa.schemas.answers import ValidatorAnswer
 
 validator_review = Agent(
     name="validator_review",

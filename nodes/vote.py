@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodes.language import Language, language
-from nodes.polarity import PolarityCounter, read
-from nodes.stage1 import anchor, found_aspects, given_records
-from nodes.text import grounded
-from nodes.thresholds import reaches
-from schemas.answers import (
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import PolarityCounter, read
+from absa.nodes.stage1 import anchor, found_aspects, given_records
+from absa.nodes.text import grounded
+from absa.nodes.thresholds import reaches
+from absa.schemas.answers import (
     AspectItem,
     AteAnswer,
     AtsaAnswer,
@@ -22,9 +22,9 @@ from schemas.answers import (
     SentimentItem,
     ValidatorAnswer,
 )
-from schemas.records import AspectRecord, Sentiment, StageResult
-from schemas.settings import PipelineSettings
-from schemas.state import Stage1Update, State
+from absa.schemas.records import AspectRecord, Sentiment, StageResult
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import Stage1Update, State
 
 
 def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:

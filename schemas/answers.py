@@ -3,7 +3,7 @@
 The models are lenient on purpose. A language model's answer is hostile input: a missing
 confidence or a span written as a list must not cost the whole answer, so field types accept what
 is meant, and `read_answer` leaves out the items that cannot be read and says which. Polarities
-stay the words that were said; judging them is a rule (`nodes.polarity`), not a parsing question.
+stay the words that were said; judging them is a rule (`absa.nodes.polarity`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 
-from schemas.errors import AnswerError
+from absa.schemas.errors import AnswerError
 
 POLARITIES = ("positive", "negative", "neutral")
 LABELS = (*POLARITIES, "mixed")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from schemas.answers import Answer
+from absa.schemas.answers import Answer
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from schemas.settings import (
+from absa.schemas.settings import (
     RULE_NAMES,
     DebateProtocol,
     DebateSettings,

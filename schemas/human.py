@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.answers import Span
-from schemas.records import Record
+from absa.schemas.answers import Span
+from absa.schemas.records import Record
 
 
 class Doubt(Record):

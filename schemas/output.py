@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.answers import DebateSummary, Span
-from schemas.human import Decision, Doubt, HumanCounts
-from schemas.memory import Recall
-from schemas.records import (
+from absa.schemas.answers import DebateSummary, Span
+from absa.schemas.human import Decision, Doubt, HumanCounts
+from absa.schemas.memory import Recall
+from absa.schemas.records import (
     Aggregate,
     ArbiterAction,
     CallRecord,

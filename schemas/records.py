@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAnswer
+from absa.schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAnswer
 
 
 class Record(BaseModel):

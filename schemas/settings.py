@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from schemas.secrets import LOOKS_LIKE_KEY, may_be_key
-from schemas.state import STATE_KEYS
+from absa.schemas.secrets import LOOKS_LIKE_KEY, may_be_key
+from absa.schemas.state import STATE_KEYS
 
 MODEL_NODES = (
     "extract",

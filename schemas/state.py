@@ -18,7 +18,7 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_h
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
-from schemas.answers import (
+from absa.schemas.answers import (
     AteAnswer,
     AteReviewAnswer,
     AtsaAnswer,
@@ -29,9 +29,9 @@ from schemas.answers import (
     TripletsAnswer,
     ValidatorAnswer,
 )
-from schemas.memory import Recall
-from schemas.output import FinalOutput, HumanReview
-from schemas.records import (
+from absa.schemas.memory import Recall
+from absa.schemas.output import FinalOutput, HumanReview
+from absa.schemas.records import (
     Adoption,
     ArbiterAction,
     CallRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from schemas.answers import REASON_CODES
+from absa.schemas.answers import REASON_CODES
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ import re
 from itertools import combinations
 from typing import Any
 
-from nodes.language import Language
-from schemas.answers import REASON_CODES
+from absa.nodes.language import Language
+from absa.schemas.answers import REASON_CODES
 
 Json = dict[str, Any]
 POLARITIES = ("positive", "negative", "neutral")

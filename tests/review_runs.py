@@ -10,7 +10,7 @@ from typing import Any
 from review_cases import BLOCKED, CALM, OPEN
 
 from absa.runs import RunPlan, run
-from schemas.settings import Settings
+from absa.schemas.settings import Settings
 
 TEXTS = {
     "calm": "맛은 좋아요. 가격이 비싸고 그래요.",

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph import build
-from nodes.board import Board
-from nodes.language import language
-from nodes.text import locate
-from schemas.answers import Span
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.output import FinalOutput
-from schemas.records import AspectRecord, Hint, Sentiment, StageResult, Unanchored
-from schemas.settings import PipelineSettings
+from absa.graph import build
+from absa.nodes.board import Board
+from absa.nodes.language import language
+from absa.nodes.text import locate
+from absa.schemas.answers import Span
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import AspectRecord, Hint, Sentiment, StageResult, Unanchored
+from absa.schemas.settings import PipelineSettings
 
 Answers = Mapping[Any, Any]
 Json = dict[str, Any]

@@ -27,9 +27,9 @@ from absa.ablate.verdict import Against, Spent, decide
 from absa.cli import run as absa
 from absa.config import SettingsError, load_settings
 from absa.metrics import evaluate
+from absa.schemas.records import CallRecord
 from absa.statistics import bootstrap, holm, mcnemar, randomisation, smallest_shown
 from benchmarks import verdict_rates
-from schemas.records import CallRecord
 
 Json = dict[str, Any]
 

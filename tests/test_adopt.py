@@ -29,13 +29,13 @@ from scripted import (
     validator,
 )
 
-from nodes.adopt import EV_REASONS, Evidence, changes, first_skip, weighted_mean
-from nodes.adopt import decide as adopted
-from nodes.board import backfilled
-from nodes.language import language
-from schemas.answers import JudgeAnswer, Span
-from schemas.records import Adoption, GateRecord, ReviewContext, StageResult, Unanchored
-from schemas.settings import OverrideSettings
+from absa.nodes.adopt import EV_REASONS, Evidence, changes, first_skip, weighted_mean
+from absa.nodes.adopt import decide as adopted
+from absa.nodes.board import backfilled
+from absa.nodes.language import language
+from absa.schemas.answers import JudgeAnswer, Span
+from absa.schemas.records import Adoption, GateRecord, ReviewContext, StageResult, Unanchored
+from absa.schemas.settings import OverrideSettings
 
 TEXT = "배터리 가격이 비싸고 맛은 좋아요."
 NEG, POS = felt("negative", 0.9, "비싸고"), felt("positive", 0.9, "비싸고")

@@ -8,7 +8,7 @@ import json
 import pytest
 from scripted import ate, decide, said
 
-from schemas.answers import (
+from absa.schemas.answers import (
     AteAnswer,
     AteReviewAnswer,
     AtsaAnswer,
@@ -19,7 +19,7 @@ from schemas.answers import (
     ValidatorAnswer,
     read_answer,
 )
-from schemas.errors import AnswerError, BackendError
+from absa.schemas.errors import AnswerError, BackendError
 
 
 @pytest.mark.parametrize(

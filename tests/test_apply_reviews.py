@@ -23,11 +23,11 @@ from scripted import (
     validator,
 )
 
-from nodes.apply_reviews import apply_aspect_review, apply_proposal, apply_sentiment_review
-from nodes.board import Board, backfilled
-from nodes.polarity import PolarityCounter
-from schemas.answers import AspectReview, Proposal, SentimentReview
-from schemas.records import Correction, Unanchored
+from absa.nodes.apply_reviews import apply_aspect_review, apply_proposal, apply_sentiment_review
+from absa.nodes.board import Board, backfilled
+from absa.nodes.polarity import PolarityCounter
+from absa.schemas.answers import AspectReview, Proposal, SentimentReview
+from absa.schemas.records import Correction, Unanchored
 
 TEXT = "배터리 가격이 비싸고 맛은 좋아요."
 PRICE, TASTE = {"start": 4, "end": 6}, {"start": 12, "end": 13}

@@ -6,13 +6,13 @@ import pytest
 
 from absa import load_settings
 from absa.api import build_graph
-from graph import build
-from nodes.language import language
-from nodes.polarity import PolarityCounter
-from nodes.vote import majority, read_extraction, thing_named
-from schemas.answers import ExtractAnswer, ExtractedTuple
-from schemas.backend import Ask, Reply
-from schemas.settings import PipelineSettings, VoteSettings
+from absa.graph import build
+from absa.nodes.language import language
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.vote import majority, read_extraction, thing_named
+from absa.schemas.answers import ExtractAnswer, ExtractedTuple
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.settings import PipelineSettings, VoteSettings
 
 TEXT = "사용감은 좋지만 가격은 비싸요."
 KO, EN = language("ko"), language("en")

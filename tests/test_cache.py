@@ -14,10 +14,10 @@ import pytest
 
 from absa.backends.cache import AnswerKeys, Answers, CachedBackend, default_path
 from absa.database import StorageError
-from schemas.answers import AteAnswer, AtsaAnswer
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings, RoleSettings
+from absa.schemas.answers import AteAnswer, AtsaAnswer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings, RoleSettings
 
 ANSWER = {"aspects": [{"term": "가격", "confidence": 0.9}]}
 

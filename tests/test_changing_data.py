@@ -14,7 +14,7 @@ from test_runs import TEXT, Fake, go, manifest, uids, write_data
 from absa.config import load_settings
 from absa.data import read_samples
 from absa.runs import RunError, RunMismatch, RunPlan
-from schemas.backend import Ask
+from absa.schemas.backend import Ask
 
 ROW = json.dumps({"uid": "new", "text": TEXT, "lang": "en"}) + "\n"
 

@@ -37,10 +37,10 @@ from absa import show
 from absa.cli import build_app, run
 from absa.cli.options import console
 from absa.cli.screen import Screen, wrap
+from absa.nodes.intake import text_uid
 from absa.offline import OfflineAnalyst
-from nodes.intake import text_uid
-from schemas.output import FinalOutput
-from schemas.settings import OverrideSettings, PipelineSettings
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import OverrideSettings, PipelineSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 GOOD = "The food is great."

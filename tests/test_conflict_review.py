@@ -8,27 +8,27 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted import ScriptedBackend, pairs
 
+from absa.graph import build
+from absa.nodes.conflict_result import carry_out, collapse, conflicts_resolved
+from absa.nodes.conflict_reviewers import checked
+from absa.nodes.count_votes import STRUCTURAL, arbitrate
+from absa.nodes.language import language
+from absa.nodes.merge_candidates import find_conflicts, find_risks, flagged_ids, number
+from absa.nodes.perspectives import ORIGINS
+from absa.nodes.polarity import PolarityCounter
 from absa.runs.verify.conflict_review import actions_visible, review_follows
-from absa.scorecard import scorecard
-from graph import build
-from nodes.conflict_result import carry_out, collapse, conflicts_resolved
-from nodes.conflict_reviewers import checked
-from nodes.count_votes import STRUCTURAL, arbitrate
-from nodes.language import language
-from nodes.merge_candidates import find_conflicts, find_risks, flagged_ids, number
-from nodes.perspectives import ORIGINS
-from nodes.polarity import PolarityCounter
-from schemas.answers import (
+from absa.schemas.answers import (
     REASON_CODES,
     ReviewActionItem,
     ReviewActionsAnswer,
     TripletsAnswer,
     read_answer,
 )
-from schemas.output import FinalOutput
-from schemas.records import ArbiterAction, Candidate, ReviewAction
-from schemas.sample import Sample
-from schemas.settings import PipelineSettings
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import ArbiterAction, Candidate, ReviewAction
+from absa.schemas.sample import Sample
+from absa.schemas.settings import PipelineSettings
+from absa.scorecard import scorecard
 
 KO = language("ko")
 EN = language("en")

@@ -19,10 +19,10 @@ from absa.metrics import evaluate
 from absa.metrics.conflict import fleiss_kappa
 from absa.runs import RunPlan, run
 from absa.runs.verify import VerifyReport, verify
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import OverrideSettings
 from absa.show import adoption, events, origin
-from schemas.backend import Ask, Reply
-from schemas.output import FinalOutput
-from schemas.settings import OverrideSettings
 
 Json = dict[str, Any]
 TEXT = "사용감은 좋지만 가격은 비싸요."

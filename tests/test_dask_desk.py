@@ -25,7 +25,7 @@ from absa.runs.cluster.line import Line
 from absa.runs.journal import Finished, Journal
 from absa.runs.plan import Control
 from absa.runs.pool import Batch
-from schemas.settings import BackendSettings, DemoSettings, Settings
+from absa.schemas.settings import BackendSettings, DemoSettings, Settings
 
 TOKEN = "secret of this run"
 ANSWER = {

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from absa.data import FORMATS, BadLine, DataError, describe, detect_format, read_samples
 from absa.data.source import MAX_LINE
-from schemas.sample import GoldAspect, Sample
+from absa.schemas.sample import GoldAspect, Sample
 
 FIXTURES = Path(__file__).parent / "fixtures" / "data"
 SOUP = "The soup was lovely but the waiter seemed bored ."

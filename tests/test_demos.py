@@ -14,8 +14,8 @@ from absa.data import DataError
 from absa.demos import Demos
 from absa.runs import RunMismatch, RunPlan, run
 from absa.runs.verify import verify
-from schemas.backend import Ask, Reply
-from schemas.settings import DemoSettings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.settings import DemoSettings
 
 
 def rows(path: Path, *texts: str) -> Path:

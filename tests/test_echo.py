@@ -21,10 +21,10 @@ from absa.backends.echo import hide_in
 from absa.backends.openai import OpenAIBackend
 from absa.cli import run as command
 from absa.config import SettingsError, load_settings, parse_override
-from schemas.answers import AteAnswer
-from schemas.backend import Ask
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings
+from absa.schemas.answers import AteAnswer
+from absa.schemas.backend import Ask
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings
 
 KEY = 'sk-test/0123456789"\\secret_key'
 PLAIN = "sk-test-0123456789-secret"

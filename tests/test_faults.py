@@ -17,10 +17,10 @@ from absa.backends.openai import OpenAIBackend
 from absa.runs import RunPlan, run
 from absa.runs.plan import RunReport
 from absa.runs.verify import verify
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings, PipelineSettings, RoleSettings, Settings
 from benchmarks.answers import ANSWERS, TEXT
 from benchmarks.fault_server import GARBLED, LASTING, PASSING, serving
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings, PipelineSettings, RoleSettings, Settings
 
 SAMPLES = 500
 RETRIES = 5

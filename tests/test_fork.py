@@ -18,10 +18,10 @@ from openai_server import Body, Response, Server, says, serve
 import absa
 from absa.backends.openai import OpenAIBackend
 from absa.memory import episodes, open_memory
-from nodes import forks, morphemes
-from schemas.answers import AteAnswer
-from schemas.backend import Ask
-from schemas.settings import BackendSettings, MemorySettings, PipelineSettings, Settings
+from absa.nodes import forks, morphemes
+from absa.schemas.answers import AteAnswer
+from absa.schemas.backend import Ask
+from absa.schemas.settings import BackendSettings, MemorySettings, PipelineSettings, Settings
 
 pytestmark = [
     pytest.mark.allow_hosts(["127.0.0.1"]),

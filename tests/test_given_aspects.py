@@ -24,9 +24,9 @@ from scripted import (
 
 from absa import analyze
 from absa.cli import run as absa
-from graph import build
-from schemas.errors import InputError
-from schemas.output import FinalOutput
+from absa.graph import build
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalOutput
 
 TEXT = "음식은 맛있지만 서비스는 느려요."
 FOOD_AND_SERVICE = atsa(

@@ -30,15 +30,15 @@ from scripted import (
 )
 
 from absa import build_graph
-from graph import Graph, build, build_switchable
-from graph.routing import NO_VERDICT, OVERRIDES, SKIPS
-from nodes.override_gate import CONDITIONS
-from schemas.answers import LABELS, POLARITIES
-from schemas.backend import Ask, Reply
-from schemas.context import RunContext
-from schemas.errors import BackendError, InputError
-from schemas.output import FinalOutput
-from schemas.settings import PipelineSettings
+from absa.graph import Graph, build, build_switchable
+from absa.graph.routing import NO_VERDICT, OVERRIDES, SKIPS
+from absa.nodes.override_gate import CONDITIONS
+from absa.schemas.answers import LABELS, POLARITIES
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.context import RunContext
+from absa.schemas.errors import BackendError, InputError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import PipelineSettings
 
 TEXT = "가격이 비싸고 맛은 좋아요."
 OVERRIDDEN = said(

@@ -21,8 +21,8 @@ from absa.config import SettingsError, load_settings
 from absa.data import DataError, read_samples
 from absa.memory import FILE
 from absa.prices import _own_prices
-from schemas import settings as schema
-from schemas.errors import InputError
+from absa.schemas import settings as schema
+from absa.schemas.errors import InputError
 
 
 def absa(*args: str, stdout: Any) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from pydantic import BaseModel
 from review_cases import BLOCKED, CALM, GIVEN, OPEN, TEXT, THREAD
 from scripted import (
     ScriptedBackend,
@@ -28,11 +29,13 @@ from scripted import (
 )
 
 from absa import checkpoint_serde
-from graph import Graph, build, build_switchable
-from nodes.human_answer import read_answer, with_word, without_word
-from nodes.human_review import answered, doubts_of_output
-from schemas.output import FinalOutput
-from schemas.settings import PipelineSettings
+from absa.graph import Graph, build, build_switchable
+from absa.nodes.human_answer import read_answer, with_word, without_word
+from absa.nodes.human_review import answered, doubts_of_output
+from absa.schemas import records
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import PipelineSettings
 
 TESTS = Path(__file__).resolve().parent
 PERSONA_TURN = {"stance": "neutral", "message": "가격이 비싸다", "key_points": []}
@@ -581,10 +584,11 @@ PROCESS = """
 import sqlite3, sys
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
+from pydantic import BaseModel
 from scripted import ScriptedBackend, pipeline
 from review_cases import GIVEN, OPEN, THREAD
 from absa import checkpoint_serde
-from graph import build
+from absa.graph import build
 
 connection = sqlite3.connect(sys.argv[1], check_same_thread=False)
 saver = SqliteSaver(connection, serde=checkpoint_serde())
@@ -611,3 +615,14 @@ def test_an_answer_reaches_a_thread_whose_process_is_gone(tmp_path):
     assert process("ask").strip() == "asked"
     output = FinalOutput.model_validate_json(process("answer"))
     assert without_latency(output) == without_latency(decide(OPEN, flip("가격", "negative")))
+
+
+def test_a_thread_of_a_version_with_other_module_names_is_refused() -> None:
+    class StageResult(BaseModel):
+        __module__ = "schemas.records"  # as it was called, now absa.schemas.records
+
+    saved = checkpoint_serde().dumps_typed({"stage1": StageResult()})
+    with pytest.raises(InputError, match=r"saved by an older version .*start it again"):
+        checkpoint_serde().loads_typed(saved)
+    for value in ({"text": "schemas.records"}, {"stage1": records.StageResult()}):
+        assert checkpoint_serde().loads_typed(checkpoint_serde().dumps_typed(value)) == value

@@ -14,7 +14,7 @@ from test_runs import Fake, go, manifest, write_data
 from absa.config import load_settings
 from absa.runs import RunMismatch, RunPlan
 from absa.runs.identity import named_file_hashes
-from schemas.errors import InputError
+from absa.schemas.errors import InputError
 
 
 def folder(path: Path) -> Path:

@@ -10,8 +10,8 @@ import pytest
 
 from absa.cli import run as command_line
 from absa.prices import _own_prices
-from schemas.errors import InputError
-from schemas.json_text import MAX_DEPTH, parse_json
+from absa.schemas.errors import InputError
+from absa.schemas.json_text import MAX_DEPTH, parse_json
 
 # Python's parser gives up at the first; at the second, what walks the value does.
 TOO_DEEP_TO_PARSE, TOO_DEEP_TO_WALK = 100_000, 900

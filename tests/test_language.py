@@ -7,9 +7,9 @@ import unicodedata
 import pytest
 from scripted import ate, atsa, decide, pairs, said
 
-from nodes.language import detect, language, normalise_code
-from nodes.text import grounded, locate, piece
-from schemas.answers import Span
+from absa.nodes.language import detect, language, normalise_code
+from absa.nodes.text import grounded, locate, piece
+from absa.schemas.answers import Span
 
 KO, EN = language("ko"), language("en")
 

@@ -14,10 +14,10 @@ from absa.metrics.cost import CostTally
 from absa.report.ledger import COLUMNS, ledger
 from absa.report.tally import NodeCost
 from absa.runs import RunPlan, run
+from absa.schemas.records import CallRecord
+from absa.schemas.settings import BackendSettings, Settings
 from benchmarks.answers import ANSWERS, TEXT
 from benchmarks.fault_server import serving
-from schemas.records import CallRecord
-from schemas.settings import BackendSettings, Settings
 
 
 def rows_of(html: str) -> list[list[str]]:

@@ -12,13 +12,20 @@ from scripted import ate, atsa, decide, pairs, pipeline, said
 
 from absa.backends.likelihood import named, with_probabilities
 from absa.backends.openai import OpenAIBackend
-from nodes.language import language
-from nodes.polarity import PolarityCounter
-from nodes.stage1 import found_aspects
-from nodes.vote import read_extraction
-from schemas.answers import Answer, AteAnswer, AtsaAnswer, ExtractAnswer, JudgeAnswer, TurnAnswer
-from schemas.backend import Ask
-from schemas.settings import BackendSettings
+from absa.nodes.language import language
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.stage1 import found_aspects
+from absa.nodes.vote import read_extraction
+from absa.schemas.answers import (
+    Answer,
+    AteAnswer,
+    AtsaAnswer,
+    ExtractAnswer,
+    JudgeAnswer,
+    TurnAnswer,
+)
+from absa.schemas.backend import Ask
+from absa.schemas.settings import BackendSettings
 
 KO, EN = language("ko"), language("en")
 

@@ -29,7 +29,7 @@ from absa.offline.stopping import Stopped, stoppable, stopped_by_interrupt
 from absa.offline.tagger import disjoint
 from absa.offline.views import view_of
 from absa.offline.windows import Windows, pieces
-from schemas.errors import InputError
+from absa.schemas.errors import InputError
 
 RAISED = "pipeline.max_text_chars=400000"
 REVIEW = "The food was great but the service was slow. "

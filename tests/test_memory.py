@@ -43,13 +43,11 @@ from test_persona_debate import turn as persona_turn
 
 from absa import build_graph, load_settings
 from absa.cli import run as absa
+from absa.graph import Graph, build
 from absa.memory import episodes, open_folder, open_memory
 from absa.metrics.gates import conditions
-from absa.runs import RunPlan, run
-from absa.runs.replay import Recorded, replay, replay_settings
-from graph import Graph, build
-from nodes.injection import observations
-from nodes.memory import (
+from absa.nodes.injection import observations
+from absa.nodes.memory import (
     HEADING,
     INDEX,
     Pointer,
@@ -62,11 +60,13 @@ from nodes.memory import (
     sample_id,
     writes,
 )
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.memory import Episode, Signature
-from schemas.output import FinalOutput
-from schemas.settings import MemorySettings, PipelineSettings, Settings
+from absa.runs import RunPlan, run
+from absa.runs.replay import Recorded, replay, replay_settings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.memory import Episode, Signature
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import MemorySettings, PipelineSettings, Settings
 
 TEXT = "화면이 선명하고 가격이 좋고 소리가 커요."
 ON: Json = {"memory": {"condition": "on"}}

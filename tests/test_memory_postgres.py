@@ -11,11 +11,11 @@ from postgres_server import PASSWORD
 from scripted import ScriptedBackend, ate, atsa, pipeline, said
 
 from absa import build_graph
+from absa.graph import build
 from absa.memory import URL, episodes, open_memory, prune
-from graph import build
-from nodes.memory import sample_id
-from schemas.errors import InputError
-from schemas.settings import MemorySettings, Settings
+from absa.nodes.memory import sample_id
+from absa.schemas.errors import InputError
+from absa.schemas.settings import MemorySettings, Settings
 
 MEMORY = {"condition": "on", "store": "postgres"}
 CHOSEN = MemorySettings.model_validate(MEMORY)

@@ -22,9 +22,9 @@ from absa.metrics.gates import GateTally, conditions
 from absa.metrics.normalise import Normaliser
 from absa.runs import RunError, RunPlan
 from absa.runs import run as run_batch
-from schemas.backend import Ask, Reply
-from schemas.records import CallRecord
-from schemas.settings import BackendSettings, PipelineSettings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.records import CallRecord
+from absa.schemas.settings import BackendSettings, PipelineSettings
 
 Json = dict[str, Any]
 NOT_GOOD = "The battery is not good."

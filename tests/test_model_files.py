@@ -18,11 +18,11 @@ from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
 from absa.cli import run as absa
 from absa.config import load_settings
+from absa.nodes.assets import data_dir
 from absa.offline import folder
 from absa.offline.folder import MANIFEST, ModelFolder, record
 from absa.offline.models import Models
-from nodes.assets import data_dir
-from schemas.errors import InputError
+from absa.schemas.errors import InputError
 
 SHIPPED = data_dir("resources") / "models"
 OF_ENGLISH = ("decision_en.json", "network_en.npz", "polarity_en.npz", "tagger_en.crf")

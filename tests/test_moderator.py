@@ -23,8 +23,8 @@ from scripted import (
     validator,
 )
 
-from nodes.language import language
-from nodes.moderator import (
+from absa.nodes.language import language
+from absa.nodes.moderator import (
     Inputs,
     ate_aggregate,
     atsa_aggregate,
@@ -34,9 +34,9 @@ from nodes.moderator import (
     moderate,
     validator_aggregate,
 )
-from schemas.answers import JudgeAnswer, Span, ValidatorAnswer
-from schemas.records import Aggregate, ModeratorOutput, ValidatorAggregate
-from schemas.settings import RULE_NAMES
+from absa.schemas.answers import JudgeAnswer, Span, ValidatorAnswer
+from absa.schemas.records import Aggregate, ModeratorOutput, ValidatorAggregate
+from absa.schemas.settings import RULE_NAMES
 
 WHOLE = (0, 10)
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from nodes.morphemes import kiwi
+from absa.nodes.morphemes import kiwi
 
 TEXTS = ("사용감은 좋지만 가격은 비싸요.", "배우는", "ㅋㅋ 굳", "", "price 는 별로")
 ASK = """
 import json, multiprocessing, os, signal, sys
-from nodes import morphemes
+from absa.nodes import morphemes
 morphemes._PATIENCE_S = float(sys.argv[3])
 morphemes.load_aside()
 asked = morphemes.kiwi()
@@ -56,7 +56,7 @@ def test_another_process_reads_the_same(fate: str, patience: float) -> None:
 
 LONG = """
 import os, signal
-from nodes import morphemes
+from absa.nodes import morphemes
 morphemes._PATIENCE_S = 0.5
 morphemes.load_aside()
 asked = morphemes.kiwi()
@@ -74,7 +74,7 @@ def test_a_question_that_a_hanging_process_does_not_take_is_given_up() -> None:
 
 UNASKED = """
 import os, signal
-from nodes import morphemes
+from absa.nodes import morphemes
 morphemes.load_aside()
 os.kill(morphemes.kiwi()._child.pid, signal.SIGSTOP)
 """

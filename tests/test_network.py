@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from absa.nodes.assets import data_dir
 from absa.offline import network
 from absa.offline.blas import one_thread
 from absa.offline.features import features
@@ -18,7 +19,6 @@ from absa.offline.tagger import Tagger
 from absa.offline.training import network as training
 from absa.offline.vectors import Vectors, english
 from absa.offline.views import view_of
-from nodes.assets import data_dir
 
 FOODS = "pasta soup bread salad chicken rice cake steak cheese fish".split()
 TIMES = "evening morning week day night afternoon month weekend hour year".split()

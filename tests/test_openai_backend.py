@@ -37,7 +37,7 @@ from absa.backends.chat import NO_KEY
 from absa.backends.faults import Wait
 from absa.backends.keys import OPENAI_URL
 from absa.backends.openai import LONGEST_RAW, OpenAIBackend
-from schemas.answers import (
+from absa.schemas.answers import (
     Answer,
     AteAnswer,
     AteReviewAnswer,
@@ -47,9 +47,9 @@ from schemas.answers import (
     TurnAnswer,
     ValidatorAnswer,
 )
-from schemas.backend import Ask, Reply
-from schemas.errors import AnswerError, BackendError
-from schemas.settings import BackendSettings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import AnswerError, BackendError
+from absa.schemas.settings import BackendSettings
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

@@ -21,12 +21,12 @@ from absa.backends.openai import OpenAIBackend
 from absa.cli import build_app
 from absa.config import load_settings
 from absa.runs import RunPlan, run
+from absa.schemas.answers import AteAnswer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings, Settings
 from benchmarks.answers import ANSWERS, TEXT
 from benchmarks.fault_server import serving
-from schemas.answers import AteAnswer
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings, Settings
 
 GOOD = {"aspects": []}
 SECRET = "sk-test-0123456789-secret"

@@ -17,10 +17,8 @@ from absa.backends.lenient import mend
 from absa.backends.openai import OpenAIBackend
 from absa.backends.servers import MODES, Dialect, known
 from absa.backends.talk import read
-from benchmarks.answers import ANSWERS
-from benchmarks.fault_server import GARBLED, PASSING, serving
-from nodes import assets
-from schemas.answers import (
+from absa.nodes import assets
+from absa.schemas.answers import (
     Answer,
     AteAnswer,
     AtsaAnswer,
@@ -31,9 +29,11 @@ from schemas.answers import (
     TurnAnswer,
     ValidatorAnswer,
 )
-from schemas.backend import Ask, Reply
-from schemas.errors import AnswerError, BackendError
-from schemas.settings import BackendSettings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import AnswerError, BackendError
+from absa.schemas.settings import BackendSettings
+from benchmarks.answers import ANSWERS
+from benchmarks.fault_server import GARBLED, PASSING, serving
 
 GOOD = {"aspects": [{"term": "가격", "confidence": 0.9}]}
 AskFn = Callable[[OpenAIBackend, Ask], Reply]
@@ -271,7 +271,7 @@ def test_every_alias_names_a_field_that_some_agent_is_asked_for() -> None:
 
 
 def _all_answers(kind: type[Answer]) -> list[type[Answer]]:
-    found = [sub for sub in kind.__subclasses__() if sub.__module__ == "schemas.answers"]
+    found = [sub for sub in kind.__subclasses__() if sub.__module__ == "absa.schemas.answers"]
     return found + [deeper for sub in found for deeper in _all_answers(sub)]
 
 

@@ -29,8 +29,8 @@ from scripted import (
     validator,
 )
 
-from nodes.board import Board, backfilled
-from nodes.override_gate import (
+from absa.nodes.board import Board, backfilled
+from absa.nodes.override_gate import (
     CONDITIONS,
     Case,
     HintedAspect,
@@ -40,10 +40,10 @@ from nodes.override_gate import (
     verdict,
     weigh,
 )
-from schemas.answers import JudgeAnswer, Risk
-from schemas.output import FinalOutput
-from schemas.records import Correction, GateRecord, Hint, ReviewContext
-from schemas.settings import OverrideSettings
+from absa.schemas.answers import JudgeAnswer, Risk
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import Correction, GateRecord, Hint, ReviewContext
+from absa.schemas.settings import OverrideSettings
 
 TEXT = "가격이 비싸요."
 POSITIVE_06 = aspect(TEXT, "가격", felt("positive", 0.6, "비싸요"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = {"absa", "graph", "nodes", "schemas"}
 DATA = ("prompts", "configs", "resources")
 
 # The development install makes the checkout importable: only the wheel's copy may be found.
@@ -21,11 +21,11 @@ SCRIPT = """
 import json, sys
 wheel, checkout = sys.argv[1:]
 sys.path[:] = [wheel, *(path for path in sys.path if path != checkout)]
-import absa, graph, nodes, schemas
-from nodes.assets import prompt, prompt_names
+import absa, absa.graph, absa.nodes, absa.schemas
+from absa.nodes.assets import prompt, prompt_names
 settings = absa.load_settings("abl_no_debate")
 print(json.dumps({
-    "files": [module.__file__ for module in (absa, graph, nodes, schemas)],
+    "files": [module.__file__ for module in (absa, absa.graph, absa.nodes, absa.schemas)],
     "enable_debate": settings.pipeline.enable_debate,
     "prompts": {name: prompt(name) for name in prompt_names()},
     "nodes": list(absa.build_graph(settings).get_graph().nodes),
@@ -34,9 +34,13 @@ print(json.dumps({
 """
 
 
-def run(command: Sequence[str | Path], folder: Path) -> str:
+def run(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=folder, capture_output=True, encoding="utf-8"
+        [sys.executable, *map(str, command)],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -51,12 +55,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outside(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("site")
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
+    run([*install, "--target", folder, wheel], folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outside(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the installed wheel says when it is used from a foreign folder."""
     folder = tmp_path_factory.mktemp("outside")
-    site = folder / "site"
-    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
-    run([*install, "--target", site, wheel], folder)
     seen: dict[str, Any] = json.loads(run(["-I", "-c", SCRIPT, site, ROOT], folder))
     assert all(Path(file).is_relative_to(site) for file in seen["files"])
     return seen
@@ -69,7 +79,7 @@ def names(wheel: Path) -> list[str]:
 
 def test_no_generic_name_lands_in_site_packages(wheel: Path) -> None:
     top = {name.partition("/")[0] for name in names(wheel)}
-    assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
+    assert {name for name in top if not name.endswith(".dist-info")} == {"absa"}
 
 
 @pytest.mark.parametrize("folder", DATA)
@@ -105,3 +115,34 @@ def test_a_graph_compiles_outside_the_checkout(outside: dict[str, Any]) -> None:
 
 def test_a_text_is_analysed_outside_the_checkout(outside: dict[str, Any]) -> None:
     assert outside["label"] == "mixed"
+
+
+@pytest.mark.parametrize("installed", ["wheel", "checkout"])
+def test_a_project_may_have_modules_of_our_folders_names(
+    installed: str, site: Path, tmp_path: Path
+) -> None:
+    """`graph`, `nodes` and `schemas` are the commonest names in projects that use LangGraph."""
+    for name in ("graph", "nodes", "schemas"):
+        (tmp_path / f"{name}.py").write_text(f"MINE = '{name}'\n", encoding="utf-8")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "main.py").write_text(CLASHES, encoding="utf-8")
+    folder = site if installed == "wheel" else ROOT
+    assert json.loads(run(["main.py"], tmp_path, PYTHONPATH=str(folder))) == {
+        "mine": ["graph", "nodes", "schemas"],
+        "from": str(folder),
+        "label": "mixed",
+    }
+
+
+CLASHES = """
+import json
+from pathlib import Path
+import graph, nodes, schemas
+import absa
+from absa import analyze
+print(json.dumps({
+    "mine": [module.MINE for module in (graph, nodes, schemas)],
+    "from": str(Path(absa.__file__).parent.parent),
+    "label": analyze("사용감은 좋지만 가격은 비싸요.").final_result.label,
+}))
+"""

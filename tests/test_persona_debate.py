@@ -20,9 +20,9 @@ from scripted import (
 
 from absa import build_graph, load_settings
 from absa.cli import run as absa
-from graph import build
-from nodes.language import language
-from schemas.output import FinalOutput
+from absa.graph import build
+from absa.nodes.language import language
+from absa.schemas.output import FinalOutput
 
 TEXT = "화면은 선명한데 소리가 별로 크지 않네요."
 PERSONA = {"debate": {"protocol": "persona"}}

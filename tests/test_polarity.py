@@ -16,9 +16,9 @@ from scripted import (
     validator,
 )
 
-from nodes.polarity import PolarityCounter, aggregate, exact, label_of, read
-from nodes.thresholds import reaches
-from schemas.answers import LABELS
+from absa.nodes.polarity import PolarityCounter, aggregate, exact, label_of, read
+from absa.nodes.thresholds import reaches
+from absa.schemas.answers import LABELS
 
 
 @pytest.mark.parametrize(

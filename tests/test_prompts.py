@@ -10,23 +10,23 @@ import pytest
 
 from absa.backends import wire
 from absa.backends.openai import OpenAIBackend
-from graph import build
-from nodes import assets
-from nodes.agent import Agent, render
-from nodes.arbiter import asking_arbiter
-from nodes.ate import ate
-from nodes.ate_review import ate_review
-from nodes.atsa import atsa
-from nodes.atsa_review import atsa_review
-from nodes.conflict_reviewers import REVIEWERS
-from nodes.extract import extract
-from nodes.judge import JUDGES
-from nodes.perspectives import PERSPECTIVES
-from nodes.speaker import speaker
-from nodes.validator import validator
-from nodes.validator_review import validator_review
-from schemas.answers import read_answer
-from schemas.settings import BackendSettings, PipelineSettings
+from absa.graph import build
+from absa.nodes import assets
+from absa.nodes.agent import Agent, render
+from absa.nodes.arbiter import asking_arbiter
+from absa.nodes.ate import ate
+from absa.nodes.ate_review import ate_review
+from absa.nodes.atsa import atsa
+from absa.nodes.atsa_review import atsa_review
+from absa.nodes.conflict_reviewers import REVIEWERS
+from absa.nodes.extract import extract
+from absa.nodes.judge import JUDGES
+from absa.nodes.perspectives import PERSPECTIVES
+from absa.nodes.speaker import speaker
+from absa.nodes.validator import validator
+from absa.nodes.validator_review import validator_review
+from absa.schemas.answers import read_answer
+from absa.schemas.settings import BackendSettings, PipelineSettings
 from tests import openai_server, scripted
 from tests.scripted import ScriptedBackend, said
 

@@ -23,13 +23,13 @@ from scripted import (
     without_latency,
 )
 
+from absa.graph import Graph, build, build_switchable
+from absa.nodes.adopt import EV_REASONS
+from absa.nodes.language import language
+from absa.nodes.override_gate import HintedAspect, weigh
+from absa.nodes.polarity import read
 from absa.runs.verify.conflict_review import actions_visible, review_follows
-from graph import Graph, build, build_switchable
-from nodes.adopt import EV_REASONS
-from nodes.language import language
-from nodes.override_gate import HintedAspect, weigh
-from nodes.polarity import read
-from schemas.answers import (
+from absa.schemas.answers import (
     ASPECT_ACTIONS,
     EDIT_OPS,
     LABELS,
@@ -43,10 +43,10 @@ from schemas.answers import (
     JudgeAnswer,
     Risk,
 )
-from schemas.context import RunContext
-from schemas.output import FinalOutput
-from schemas.records import ReviewContext
-from schemas.settings import OverrideSettings, PipelineSettings
+from absa.schemas.context import RunContext
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import ReviewContext
+from absa.schemas.settings import OverrideSettings, PipelineSettings
 
 KO_TEXT = "배터리 가격은 비싸지만 맛은 좋고 종이가 얇아요."
 TEXTS = (KO_TEXT, "가격이 비싸요.", "The battery life is short but the screen looks great.")

@@ -11,14 +11,14 @@ from conflict_cases import case
 from reference_conflict import review
 from scripted import ScriptedBackend, pipeline
 
+from absa.graph import build
+from absa.nodes.arbiter import asking_arbiter
+from absa.nodes.language import language
 from absa.runs.verify.conflict_review import actions_visible, review_follows
+from absa.schemas.answers import Span
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import ReviewAction
 from absa.scorecard import stage_delta
-from graph import build
-from nodes.arbiter import asking_arbiter
-from nodes.language import language
-from schemas.answers import Span
-from schemas.output import FinalOutput
-from schemas.records import ReviewAction
 
 Json = dict[str, Any]
 PERSPECTIVES = ("p_neg", "p_imp", "p_lit")

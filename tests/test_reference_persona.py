@@ -16,8 +16,8 @@ from scripted import (
     validator,
 )
 
-from graph import build
-from schemas.output import FinalOutput
+from absa.graph import build
+from absa.schemas.output import FinalOutput
 
 TEXT = "화면은 선명한데 소리가 별로 크지 않네요."
 STAGE1 = {

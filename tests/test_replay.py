@@ -17,10 +17,10 @@ from absa.config import SettingsError, load_settings
 from absa.runs import RunMismatch, RunPlan, RunReport, run
 from absa.runs.replay import NoRun, Recorded, replay, replay_settings
 from absa.runs.verify import verify
-from schemas.answers import AteAnswer, AteReviewAnswer
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings, Settings
+from absa.schemas.answers import AteAnswer, AteReviewAnswer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings, Settings
 
 Json = dict[str, Any]
 

@@ -40,10 +40,10 @@ from absa.report.page import embed, squeeze
 from absa.report.reading import short_names
 from absa.report.scores import headline
 from absa.runs import RunPlan, run
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.output import FinalOutput
-from schemas.sample import GoldAspect
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import GoldAspect
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ATTACK = (

@@ -16,17 +16,17 @@ from review_runs import TEXTS, finished_run, lines
 
 from absa.cli import run as absa
 from absa.metrics.evaluation import evaluate
+from absa.nodes.human_answer import with_word
+from absa.nodes.human_review import answered
 from absa.review import Queue, export_gold, summarise
 from absa.review.file import FILE, Review
 from absa.review.session import Session
 from absa.runs.verify import verify
 from absa.runs.verify.files import sample_of
+from absa.schemas.errors import InputError
+from absa.schemas.human import HumanAnswer
+from absa.schemas.output import FinalOutput
 from absa.scorecard import scorecard
-from nodes.human_answer import with_word
-from nodes.human_review import answered
-from schemas.errors import InputError
-from schemas.human import HumanAnswer
-from schemas.output import FinalOutput
 
 HOTELS = Path(__file__).parent / "fixtures" / "m_absa_hotel_en.jsonl"
 
@@ -452,7 +452,7 @@ def test_the_report_and_the_screen_tell_what_a_person_did(directory: Path, tmp_p
     from rich.console import Console
 
     from absa.cli.screen import Screen
-    from schemas.settings import OverrideSettings
+    from absa.schemas.settings import OverrideSettings
 
     with_answers(directory)
     output = FinalOutput.model_validate(lines(directory / "outputs.jsonl")[-1])

@@ -25,13 +25,13 @@ from scripted import (
     turn,
 )
 
-from graph import build
-from nodes.language import language
-from nodes.polarity import PolarityCounter
-from nodes.review_context import build_context
-from schemas.answers import JudgeAnswer, TurnAnswer
-from schemas.records import ReviewContext, StageResult, Turn
-from schemas.settings import HintWeights, PipelineSettings
+from absa.graph import build
+from absa.nodes.language import language
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.review_context import build_context
+from absa.schemas.answers import JudgeAnswer, TurnAnswer
+from absa.schemas.records import ReviewContext, StageResult, Turn
+from absa.schemas.settings import HintWeights, PipelineSettings
 
 KO = language("ko")
 TEXT = "가격이 비싸고 맛은 좋아요."

@@ -30,9 +30,9 @@ from absa.runs.identity import TRANSPORT
 from absa.runs.journal import Totals
 from absa.runs.lock import locked
 from absa.runs.plan import Control, RunBusy
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings
 
 TEXT = "The price is steep."
 CALLS = 10  # of one sample

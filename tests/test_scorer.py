@@ -16,7 +16,7 @@ from scipy import stats
 from absa.metrics.normalise import AbsaTuple, Normaliser
 from absa.metrics.quality import bootstrap_sum, change, net_gain, tuple_changes
 from absa.metrics.scorer import Found, Level, Matching, Score, overlap, score
-from schemas.sample import GoldAspect
+from absa.schemas.sample import GoldAspect
 
 POLARITIES = ("positive", "negative", "neutral")
 WORDS = ("food", "service", "staff", "menu", "great", "slow", "bad", "wine list")

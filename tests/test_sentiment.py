@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from absa.nodes.assets import data_dir
 from absa.offline import cues
 from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE
 from absa.offline.sentiment import LABELS, PolarityModel
 from absa.offline.training.sentiment import Labelled, label_of, labelled, train
 from absa.offline.views import view_of
-from nodes.assets import data_dir
 
 
 def model_file(lang: str) -> Path:

@@ -18,7 +18,7 @@ from langgraph_sdk import Auth
 from langgraph_server import CONFIG, ROOT, Json, Serving, Studio, langgraph_dev, tuples
 
 from absa import auth
-from schemas.errors import InputError
+from absa.schemas.errors import InputError
 
 TOKEN = "s3cret w0rd"
 TEXT = "The battery is great but the screen is dim."

@@ -16,12 +16,12 @@ from postgres_server import PASSWORD
 
 from absa import serving
 from absa.backends.offline import OfflineBackend
+from absa.graph import build_switchable
 from absa.memory import episodes
-from graph import build_switchable
-from nodes.memory import sample_id
-from schemas.errors import InputError
-from schemas.memory import Episode
-from schemas.settings import PipelineSettings
+from absa.nodes.memory import sample_id
+from absa.schemas.errors import InputError
+from absa.schemas.memory import Episode
+from absa.schemas.settings import PipelineSettings
 
 PIPELINE: Json = {"memory": {"condition": "on", "store": "memory"}}
 ASKING = {"human_review": "always"}

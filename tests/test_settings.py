@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from absa.config import SettingsError, load_settings, parse_override
-from nodes.assets import data_dir
-from schemas.settings import (
+from absa.nodes.assets import data_dir
+from absa.schemas.settings import (
     DEFAULT_PERSONAS,
     MODEL_NODES,
     RESERVED_NAMES,

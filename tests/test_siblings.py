@@ -9,9 +9,9 @@ from scripted import ScriptedBackend, ate
 
 from absa.backends.meter import StopRun
 from absa.backends.siblings import SiblingsFirst
-from schemas.answers import AteAnswer
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
+from absa.schemas.answers import AteAnswer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
 
 
 class SlowAtsa(ScriptedBackend):

@@ -7,12 +7,12 @@ import unicodedata
 import pytest
 from scripted import ate, atsa, decide, pairs, pipeline, polarities, said, validator
 
-from nodes.board import backfilled
-from nodes.language import language
-from nodes.polarity import PolarityCounter
-from nodes.stage1 import anchor, merge_aspects, second_aspect, with_missing_second_aspect
-from schemas.answers import AteAnswer, AtsaAnswer, Span, ValidatorAnswer
-from schemas.records import AspectRecord, StageResult
+from absa.nodes.board import backfilled
+from absa.nodes.language import language
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.stage1 import anchor, merge_aspects, second_aspect, with_missing_second_aspect
+from absa.schemas.answers import AteAnswer, AtsaAnswer, Span, ValidatorAnswer
+from absa.schemas.records import AspectRecord, StageResult
 
 KO, EN = language("ko"), language("en")
 TEXT = "가격은 비싸지만 맛은 좋아요."

@@ -15,7 +15,7 @@ from absa.cli.run import show_report
 from absa.config import load_settings
 from absa.runs import RunPlan, RunReport, run
 from absa.runs.plan import SAME_COMMAND, Control
-from schemas.errors import BackendError
+from absa.schemas.errors import BackendError
 
 SIZE, WIDTH = 200, 16
 

@@ -9,6 +9,7 @@ from shutil import copy
 import pytest
 
 from absa.backends.offline import OfflineBackend
+from absa.nodes.assets import data_dir
 from absa.offline.analysis import Analyser
 from absa.offline.aspects import find
 from absa.offline.features import features
@@ -18,9 +19,8 @@ from absa.offline.tagger import Candidate, disjoint, spans
 from absa.offline.training.tagger import labels
 from absa.offline.views import view_of
 from absa.offline.windows import Windows
-from nodes.assets import data_dir
-from schemas.errors import InputError
-from schemas.sample import GoldAspect
+from absa.schemas.errors import InputError
+from absa.schemas.sample import GoldAspect
 
 TEXTS = [
     ("The battery life is great but the screen is dim .", "en", "laptop"),

@@ -14,8 +14,8 @@ from absa.backends.meter import Budget
 from absa.metrics.cost import CostTally
 from absa.runs import RunPlan
 from absa.runs.verify import verify
-from schemas.backend import Ask, Reply, known_usage
-from schemas.records import CallRecord
+from absa.schemas.backend import Ask, Reply, known_usage
+from absa.schemas.records import CallRecord
 
 __all__ = ["plan"]
 

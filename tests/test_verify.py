@@ -40,9 +40,9 @@ from absa.runs.verify import VerifyReport, verify
 from absa.runs.verify.again import Replayer
 from absa.runs.verify.artefacts import Line
 from absa.runs.verify.leaks import gold_in, leaks
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings, Settings
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings, Settings
 
 TEXTS = {
     "k-plain": "배송이 빨라요.",

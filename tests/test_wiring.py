@@ -19,10 +19,10 @@ from pydantic import BaseModel
 from scripted import ScriptedBackend, all_say, ate, atsa, judge, pairs, said, set_polarity
 
 from absa import Agent, WiringError, build_graph, load_settings, wiring
-from graph import Graph, Wiring
-from graph.wiring import TABLES
-from schemas.output import FinalOutput
-from schemas.settings import RESERVED_NAMES, PipelineSettings
+from absa.graph import Graph, Wiring
+from absa.graph.wiring import TABLES
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import RESERVED_NAMES, PipelineSettings
 
 HERE = Path(__file__).resolve().parent
 TEXT = "가격이 비싸고 맛은 좋아요."
@@ -148,7 +148,7 @@ def test_an_own_agent_in_the_loop_counts_its_turns():
 
 
 def test_a_replaced_moderator_decides_and_finalize_still_builds_the_output():
-    from schemas.records import ModeratorOutput
+    from absa.schemas.records import ModeratorOutput
 
     def neutral(state: Any) -> Any:
         return {"moderation": ModeratorOutput(final_label="neutral", confidence=0.5)}

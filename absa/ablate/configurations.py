@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from absa.config import load_settings
-from schemas.errors import InputError
-from schemas.settings import Settings
+from absa.schemas.errors import InputError
+from absa.schemas.settings import Settings
 
 DEFAULT_NAMES = (
     "default",

@@ -10,9 +10,9 @@ from typing import Any
 from absa.ablate.configurations import AblationError
 from absa.data import read_samples
 from absa.metrics.normalise import AbsaTuple, Normaliser
-from nodes.language import detect, normalise_code
-from nodes.polarity import label_of
-from schemas.sample import Sample
+from absa.nodes.language import detect, normalise_code
+from absa.nodes.polarity import label_of
+from absa.schemas.sample import Sample
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 from absa.ablate.configurations import Configuration
 from absa.metrics.cost import CostTally
 from absa.metrics.evaluation import records
-from schemas.output import FinalOutput
-from schemas.records import CallRecord
-from schemas.settings import Settings
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import CallRecord
+from absa.schemas.settings import Settings
 
 Key = tuple[Any, ...]
 Paid = tuple[dict[str, int] | None, float]

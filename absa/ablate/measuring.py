@@ -17,9 +17,9 @@ from absa.metrics.evaluation import read_manifest, records
 from absa.metrics.normalise import Normaliser
 from absa.metrics.quality import ScoredSample, score_sample, scores_itself
 from absa.metrics.scorer import Level, Matching, Score, score
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import GoldAspect
 from absa.statistics import Floats
-from schemas.output import FinalOutput
-from schemas.sample import GoldAspect
 
 PRIMARY = "pair_strict_f1"
 _TUPLES: dict[str, tuple[Level, Matching]] = {

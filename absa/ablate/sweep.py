@@ -22,11 +22,11 @@ from absa.backends.replay import ReplayBackend
 from absa.config import parse_override
 from absa.metrics.quality import score_sample
 from absa.runs.replay import Recorded, replay_settings
+from absa.schemas.errors import BackendError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import RULE_NAMES, Settings
 from absa.statistics import RESAMPLES, bootstrap
 from absa.wired import wired
-from schemas.errors import BackendError
-from schemas.output import FinalOutput
-from schemas.settings import RULE_NAMES, Settings
 
 WARNING = "chosen on this data; do not report as a result"
 AS_RECORDED = "as recorded"

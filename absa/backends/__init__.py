@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.answers import Answer, PersonaTurnAnswer
-from schemas.backend import Ask, Backend, Reply
-from schemas.settings import DEFAULT_PERSONAS, MODEL_NODES, BackendSettings
+from absa.schemas.answers import Answer, PersonaTurnAnswer
+from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.settings import DEFAULT_PERSONAS, MODEL_NODES, BackendSettings
 
 
 def make_backend(settings: BackendSettings) -> Backend:

@@ -23,10 +23,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from absa.backends.claims import Claim, Claims
 from absa.backends.likelihood import named
 from absa.database import Database, StorageError
-from schemas.answers import Answer, read_answer
-from schemas.backend import Ask, Backend, Reply
-from schemas.errors import AnswerError
-from schemas.settings import BackendSettings
+from absa.schemas.answers import Answer, read_answer
+from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.errors import AnswerError
+from absa.schemas.settings import BackendSettings
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (

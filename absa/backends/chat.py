@@ -22,9 +22,9 @@ from absa.backends.echo import without_key
 from absa.backends.faults import NoAnswer
 from absa.backends.keys import OPENAI_URL, Key
 from absa.backends.servers import Dialect
-from schemas.backend import known_usage
-from schemas.json_text import parse_json
-from schemas.settings import BackendSettings
+from absa.schemas.backend import known_usage
+from absa.schemas.json_text import parse_json
+from absa.schemas.settings import BackendSettings
 
 NO_KEY = "no-key-needed"
 _PATH = "/chat/completions"

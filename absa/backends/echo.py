@@ -12,7 +12,7 @@ from functools import cache
 import httpx2
 
 from absa.backends.keys import SHORTEST_KEY
-from schemas.secrets import HIDDEN
+from absa.schemas.secrets import HIDDEN
 
 
 def without_key(response: httpx2.Response) -> httpx2.Response:

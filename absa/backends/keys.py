@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from schemas.secrets import HIDDEN
-from schemas.settings import BackendSettings, RoleSettings
+from absa.schemas.secrets import HIDDEN
+from absa.schemas.settings import BackendSettings, RoleSettings
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_VARIABLE = "OPENAI_API_KEY"

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from schemas.answers import Answer, Item
+from absa.schemas.answers import Answer, Item
 
 PROBABILITY = "name_probability"
 _THOUGHTS_END = re.compile(rb"</think(?:ing)?>")

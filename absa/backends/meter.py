@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from absa.prices import price_of, prices
-from schemas.backend import Ask, Backend, Reply, known_usage
-from schemas.errors import BackendError
+from absa.schemas.backend import Ask, Backend, Reply, known_usage
+from absa.schemas.errors import BackendError
 
 # Calls of an agent in a row that were not answered, each after all its retries: the server is gone.
 GONE_AFTER = 8

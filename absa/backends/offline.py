@@ -10,9 +10,9 @@ from absa.backends import plays_offline
 from absa.offline import Analyser, OfflineAnalyst
 from absa.offline.models import Models
 from absa.offline.stopping import stoppable
-from schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
-from schemas.backend import Ask, Reply
-from schemas.errors import InputError
+from absa.schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import InputError
 
 #: Characters from which on a text is analysed in a thread: about a tenth of a second of work.
 LONG_TEXT = 2_000

@@ -38,10 +38,10 @@ from absa.backends.keys import OPENAI_URL, Key, Keys
 from absa.backends.loop_thread import LoopThread
 from absa.backends.servers import Servers
 from absa.backends.talk import SHOWN, Call, Heard, Outcome, conversation, hear, weighed
-from nodes.forks import abandon, renew_after_fork
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.settings import BackendSettings, RoleSettings
+from absa.nodes.forks import abandon, renew_after_fork
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import BackendSettings, RoleSettings
 
 _IGNORED_AFTER = 3
 """Answers in a row without any JSON: the server ignores what it was asked for."""

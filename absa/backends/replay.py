@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from absa.schemas.answers import read_answer
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import AnswerError, BackendError, InputError
+from absa.schemas.json_text import parse_json
 from absa.small_files import bounded_lines
-from schemas.answers import read_answer
-from schemas.backend import Ask, Reply
-from schemas.errors import AnswerError, BackendError, InputError
-from schemas.json_text import parse_json
 
 Key = tuple[str, str, int]
 

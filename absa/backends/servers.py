@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from nodes.assets import read_json
-from schemas.json_text import parse_json
+from absa.nodes.assets import read_json
+from absa.schemas.json_text import parse_json
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import asyncio
 from collections import defaultdict
 
 from absa.backends.meter import StopRun
-from schemas.backend import Ask, Backend, Reply
-from schemas.errors import BackendError
+from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.errors import BackendError
 
 
 class SiblingsFirst:

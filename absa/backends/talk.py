@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from absa.backends import likelihood, wire
 from absa.backends.chat import Role, Tally
 from absa.backends.servers import Dialect
-from schemas.answers import Answer
-from schemas.backend import Ask, known_usage
-from schemas.errors import AnswerError
+from absa.schemas.answers import Answer
+from absa.schemas.backend import Ask, known_usage
+from absa.schemas.errors import AnswerError
 
 SHOWN = 300
 """Characters of a server's or a model's own words in a message or a note."""

@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from absa.backends.lenient import mend
-from nodes.assets import read_json
-from schemas.answers import Answer, read_answer
-from schemas.errors import AnswerError
+from absa.nodes.assets import read_json
+from absa.schemas.answers import Answer, read_answer
+from absa.schemas.errors import AnswerError
 
 _KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
 """Keywords every strict-mode server knows. Bounds and defaults are not among them."""

@@ -142,7 +142,7 @@ def _explain(error: Exception) -> int | None:
     from absa.config import SettingsError
     from absa.data.problems import DataError
     from absa.database import StorageError
-    from schemas.errors import BackendError, InputError
+    from absa.schemas.errors import BackendError, InputError
 
     if isinstance(error, BackendError):
         complain(str(error))

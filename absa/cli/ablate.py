@@ -190,7 +190,7 @@ def _require_gold(data: Path, limit: int | None) -> None:
 
     from absa.ablate import AblationError
     from absa.data import read_samples
-    from schemas.sample import Sample
+    from absa.schemas.sample import Sample
 
     samples = (item for item in read_samples(data) if isinstance(item, Sample))
     labelled = (s for s in islice(samples, limit) if s.aspects and not s.incomplete_gold)

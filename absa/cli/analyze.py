@@ -19,11 +19,11 @@ from absa.cli.options import (
     print_json,
     settings_from,
 )
-from nodes.morphemes import load_aside
+from absa.nodes.morphemes import load_aside
 
 if TYPE_CHECKING:
-    from schemas.output import FinalOutput
-    from schemas.settings import Settings
+    from absa.schemas.output import FinalOutput
+    from absa.schemas.settings import Settings
 
 HELP = """Analyse a text, or one a line: aspects, evidence, decisions.
 
@@ -107,8 +107,8 @@ def analyze(
 
 def _analyze_argument(text: str, settings: Settings, known: dict[str, Any], as_json: bool) -> None:
     """One text from the command line: if it cannot be analysed as it stands, that is wrong use."""
-    from nodes.intake import checked_text
-    from schemas.errors import BackendError
+    from absa.nodes.intake import checked_text
+    from absa.schemas.errors import BackendError
 
     checked_text(text, settings.pipeline.max_text_chars)
     try:
@@ -123,7 +123,7 @@ def _analyze_lines(
     texts: Iterator[Given], settings: Settings, known: dict[str, Any], as_json: bool
 ) -> int:
     """Analyse texts one by one, as they come in; how many failed."""
-    from schemas.errors import BackendError, InputError
+    from absa.schemas.errors import BackendError, InputError
 
     analyst: _Analyst | None = None
     failed = 0

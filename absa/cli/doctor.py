@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import typer
 
 from absa.cli.options import ConfigOption, SetOption, console, print_json, settings_from
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 if TYPE_CHECKING:
-    from schemas.backend import Ask
-    from schemas.settings import BackendSettings, RoleSettings, Settings
+    from absa.schemas.backend import Ask
+    from absa.schemas.settings import BackendSettings, RoleSettings, Settings
 
 HELP = """Say what is installed and whether the backend answers.
 
@@ -87,7 +87,7 @@ def _version(package: str) -> str | None:
 
 
 def _folder(name: str) -> Finding:
-    from nodes.assets import data_dir
+    from absa.nodes.assets import data_dir
 
     path = data_dir(name)
     files = sum(file.is_file() for file in path.rglob("*")) if path.is_dir() else 0
@@ -95,7 +95,7 @@ def _folder(name: str) -> Finding:
 
 
 def _korean() -> Finding:
-    from nodes.morphemes import kiwi
+    from absa.nodes.morphemes import kiwi
 
     start = time.perf_counter()
     try:
@@ -151,8 +151,8 @@ def _server(role: RoleSettings) -> Finding:
 def _ask(settings: Settings) -> Mapping[str, Any]:
     """One real question, without the retries that a batch would want."""
     from absa.backends import open_backend
-    from nodes.atsa import atsa
-    from schemas.state import State
+    from absa.nodes.atsa import atsa
+    from absa.schemas.state import State
 
     limits = {"max_retries": 0, "timeout_s": min(settings.backend.timeout_s, LONGEST_WAIT_S)}
     backend = open_backend(settings.backend.model_copy(update=limits))
@@ -172,7 +172,7 @@ def _ask(settings: Settings) -> Mapping[str, Any]:
 
 def _first_recorded(question: Ask, path: Path) -> Ask:
     """A question that a recording can answer: its first one."""
-    from schemas.errors import InputError
+    from absa.schemas.errors import InputError
 
     file = path / "traces.jsonl" if path.is_dir() else path
     with file.open(encoding="utf-8") as lines:
@@ -191,7 +191,7 @@ def _base_url(backend: BackendSettings) -> str:
 
 
 def _reason(error: Exception, backend: BackendSettings) -> str:
-    from schemas.errors import BackendError, InputError
+    from absa.schemas.errors import BackendError, InputError
 
     if isinstance(error, BackendError):
         text = str(error).removeprefix(f"{error.node}: ")

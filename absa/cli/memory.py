@@ -10,7 +10,7 @@ import typer
 from absa.cli.options import console, print_json
 
 if TYPE_CHECKING:
-    from schemas.memory import Episode
+    from absa.schemas.memory import Episode
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that memory.path names.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")]

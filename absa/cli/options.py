@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from schemas.settings import Settings
+    from absa.schemas.settings import Settings
 
 ConfigOption = Annotated[
     str | None,
@@ -79,8 +79,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def complain(message: str, who: str = "absa") -> None:
     """Say on stderr what is wrong, one line per problem; a key typed by mistake is not repeated."""
+    from absa.schemas.secrets import hide_keys
     from absa.show import printable
-    from schemas.secrets import hide_keys
 
     for line in hide_keys(message).splitlines() or [""]:
         print_text(f"{who}: {printable(line)}", stderr=True)

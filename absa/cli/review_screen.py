@@ -13,8 +13,8 @@ from rich.text import Text
 
 from absa.cli.screen import STYLES, WIDE_ENOUGH_FOR_A_TABLE, marked_text
 from absa.review.session import Session
+from absa.schemas.human import CandidateTuple, Decision, Flip, Voice
 from absa.show import printable, quoted
-from schemas.human import CandidateTuple, Decision, Flip, Voice
 
 KEYS = (
     ("k", "keep"),

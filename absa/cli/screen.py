@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from absa import show
-from schemas.output import FinalAspect, FinalOutput
-from schemas.settings import OverrideSettings
+from absa.schemas.output import FinalAspect, FinalOutput
+from absa.schemas.settings import OverrideSettings
 
 STYLES = {"positive": "green", "negative": "red", "neutral": "yellow", "mixed": "magenta"}
 SIGNS = {"positive": "+", "negative": "-", "neutral": "~"}

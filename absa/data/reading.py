@@ -9,7 +9,7 @@ from absa.data.problems import BadLine, BadRowError, shown
 from absa.data.registry import Format, check_columns, format_named, recognise
 from absa.data.rows import RawSample, build_sample, read_uid
 from absa.data.source import Source, checked_source
-from schemas.sample import Sample
+from absa.schemas.sample import Sample
 
 
 def detect_format(path: Path | str) -> str:

@@ -13,7 +13,7 @@ from typing import cast
 
 from absa.data.problems import BadLine, BadRowError, has_surrogate, shown
 from absa.data.source import Source
-from schemas.sample import GoldAspect, GoldLabel, GoldPolarity, Sample
+from absa.schemas.sample import GoldAspect, GoldLabel, GoldPolarity, Sample
 
 POLARITY_SPELLINGS: dict[str, GoldPolarity] = {
     "positive": "positive",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 
 from absa.data.problems import BadLine
 from absa.data.reading import open_samples, read_samples
-from schemas.sample import Sample
+from absa.schemas.sample import Sample
 
 NOT_STATED = "not stated"
 EXAMPLES_KEPT = 5

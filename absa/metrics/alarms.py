@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from nodes.assets import data_dir
-from nodes.thresholds import reaches
-from schemas.json_text import parse_json
+from absa.nodes.assets import data_dir
+from absa.nodes.thresholds import reaches
+from absa.schemas.json_text import parse_json
 
 FILE = "debate_thresholds.json"
 # Warning, the rate it looks at, whether a low rate is the bad one, and what to do about it.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from absa.prices import cost_of, is_paid
+from absa.schemas.backend import known_usage
+from absa.schemas.records import CallRecord
 from absa.scorecard import rate
-from schemas.backend import known_usage
-from schemas.records import CallRecord
 
 # Calls that do not wait for each other; every other call waits for the one before.
 TOGETHER = {

@@ -22,10 +22,10 @@ from absa.metrics.scorer import SCORER_VERSION
 from absa.runs.artefacts import OUTPUTS, SCORECARDS, write_json, write_lines
 from absa.runs.engine import MANIFEST
 from absa.runs.plan import RunError
-from schemas.json_text import parse_json
-from schemas.output import FinalOutput
-from schemas.sample import GoldAspect
-from schemas.settings import PipelineSettings, Settings
+from absa.schemas.json_text import parse_json
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import GoldAspect
+from absa.schemas.settings import PipelineSettings, Settings
 
 METRICS = "metrics.json"
 TABLE = "structural_metrics.csv"

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from absa.metrics.process import Card
-from nodes.override_gate import CONDITIONS
-from schemas.settings import PipelineSettings
+from absa.nodes.override_gate import CONDITIONS
+from absa.schemas.settings import PipelineSettings
 
 _ORDER = ("correction", "override_gate", "adopt", "moderator", "arbiter")
 ADOPTED_FOR = ("risk_resolved", "debate_action", "grounding_improved", "review_applied")

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nodes.language import Language, language
-from nodes.text import locate
-from schemas.answers import Span
-from schemas.output import FinalOutput
-from schemas.records import Candidate, Correction
-from schemas.sample import GoldAspect
+from absa.nodes.language import Language, language
+from absa.nodes.text import locate
+from absa.schemas.answers import Span
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import Candidate, Correction
+from absa.schemas.sample import GoldAspect
 
 Place = tuple[int, int]
 

@@ -20,11 +20,11 @@ from absa.metrics.scorer import (
     pairs,
     score,
 )
+from absa.nodes.polarity import label_of
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import GoldAspect
 from absa.scorecard import rate
 from absa.statistics import Interval, bootstrap
-from nodes.polarity import label_of
-from schemas.output import FinalOutput
-from schemas.sample import GoldAspect
 
 RESAMPLES = 10_000
 BOOTSTRAP_SEED = 0

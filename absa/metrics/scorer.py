@@ -28,7 +28,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from absa.metrics.normalise import AbsaTuple, Place
-from nodes.thresholds import reaches
+from absa.nodes.thresholds import reaches
 
 SCORER_VERSION = "1.0.0"
 """Raised whenever the same run could get another score."""

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from absa.nodes.forks import renew_after_fork
 from absa.offline import aspects, polarity
 from absa.offline.given import judge as judge_given
 from absa.offline.model import Analysis, Aspect, Finding, Reading, View
@@ -16,7 +17,6 @@ from absa.offline.sentiment import LABELS
 from absa.offline.stopping import check
 from absa.offline.views import view_of
 from absa.offline.windows import Windows
-from nodes.forks import renew_after_fork
 
 #: Share of its termness a noun phrase keeps without an opinion, and the score of a full link.
 _UNLINKED = 0.45

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nodes.assets import data_dir
-from schemas.errors import InputError
+from absa.nodes.assets import data_dir
+from absa.schemas.errors import InputError
 
 MANIFEST = "manifest.json"
 #: The largest shipped file has 6 MB, and unpacks to as much.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nodes.assets import data_dir
-from schemas.json_text import parse_json
+from absa.nodes.assets import data_dir
+from absa.schemas.json_text import parse_json
 
 Phrase = tuple[tuple[str, ...], float]
 

@@ -17,13 +17,13 @@ from typing import ClassVar, Self
 
 from pydantic import ConfigDict, TypeAdapter
 
+from absa.nodes.forks import ForkSafeLock
 from absa.offline.folder import ModelFolder, read_as, record, shipped
 from absa.offline.model import NEUTRAL, Aspect, View
 from absa.offline.network import Network
 from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
 from absa.offline.tagger import Candidate, Tagger, disjoint
 from absa.offline.windows import Windows
-from nodes.forks import ForkSafeLock
 
 LANGUAGES = ("ko", "en")
 _CLIP = 1e-4

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from absa.nodes.morphemes import kiwi
 from absa.offline.english import EMOTION_RE
 from absa.offline.model import Token
 from absa.offline.stopping import watched_closely
-from nodes.morphemes import kiwi
 
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
 _PIECE = 160

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from absa.metrics.quality import change, score_sample
+from absa.nodes.language import language
 from absa.report.reading import Entry
-from nodes.language import language
-from schemas.sample import GoldAspect
+from absa.schemas.sample import GoldAspect
 
 Pair = tuple[str, str]
 _GOLD = TypeAdapter(tuple[GoldAspect, ...])

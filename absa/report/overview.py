@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from absa.nodes.override_gate import APPLIED
 from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
 from absa.report.ledger import ledger
@@ -14,7 +15,6 @@ from absa.report.markup import Markup, el
 from absa.report.reading import RunDirectory
 from absa.report.scores import Headline, Score
 from absa.report.tally import Tally
-from nodes.override_gate import APPLIED
 
 OUTCOMES = ("fix", "break", "keep", "still_wrong")
 _SHOWN_PROBLEMS = 20

@@ -129,7 +129,7 @@ def _drawing(directory: RunDirectory) -> str | None:
         return None
     from absa.api import build_graph
     from absa.drawing import draw_svg
-    from schemas.settings import BackendSettings, Settings
+    from absa.schemas.settings import BackendSettings, Settings
 
     # Who answers does not change the drawing, and a backend may want a key.
     settings = Settings(pipeline=directory.settings.pipeline, backend=BackendSettings())

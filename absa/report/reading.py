@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from absa.runs.artefacts import ERRORS, GATE_SUMMARY, OUTPUTS, SCORECARDS
 from absa.runs.engine import MANIFEST
-from schemas.json_text import parse_json
-from schemas.output import FinalOutput
-from schemas.settings import OverrideSettings, Settings
+from absa.schemas.json_text import parse_json
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import OverrideSettings, Settings
 
 METRICS = "metrics.json"
 

@@ -13,9 +13,9 @@ from absa import show
 from absa.report import words
 from absa.report.gold import Comparison, side_by_side
 from absa.report.reading import Entry
-from schemas.output import FinalOutput
-from schemas.records import ArbiterAction, CallRecord, Correction, GateRecord
-from schemas.settings import OverrideSettings
+from absa.schemas.output import FinalOutput
+from absa.schemas.records import ArbiterAction, CallRecord, Correction, GateRecord
+from absa.schemas.settings import OverrideSettings
 
 _RULE = re.compile(r"(?=\bRule[A-Z]: )")
 # Parts of an output that other protocols add, shown as they are.

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from statistics import quantiles
 
+from absa.nodes.language import language
 from absa.prices import cost_of
 from absa.report.gold import Comparison
 from absa.report.reading import Entry
-from nodes.language import language
-from schemas.records import CallRecord
+from absa.schemas.records import CallRecord
 
 BINS = 10
 

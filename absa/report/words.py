@@ -5,7 +5,7 @@ The sentences about one sample come from `absa.show`. A code without a name here
 
 from __future__ import annotations
 
-from nodes.override_gate import APPLIED, CONDITIONS
+from absa.nodes.override_gate import APPLIED, CONDITIONS
 
 GATE = {
     "add": "Override: tuple added",

@@ -1,7 +1,7 @@
 """A person goes through a finished run: the queue, the decisions on disk, gold and counts.
 
 The run directory's own files are never changed: what a person decides stands in `reviews.jsonl`
-beside them, and is laid over the outputs by the rules of `nodes.human_answer`.
+beside them, and is laid over the outputs by the rules of `absa.nodes.human_answer`.
 """
 
 from absa.review.gold import export_gold

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from schemas.errors import InputError
-from schemas.human import HumanAnswer
+from absa.schemas.errors import InputError
+from absa.schemas.human import HumanAnswer
 
 FILE = "reviews.jsonl"
 

@@ -10,8 +10,8 @@ from typing import Any
 from absa.review.queue import Queue
 from absa.runs.artefacts import write_lines
 from absa.runs.replay import sample_line
-from schemas.errors import InputError
-from schemas.output import FinalAspect, FinalOutput
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalAspect, FinalOutput
 
 
 def export_gold(queue: Queue, path: Path) -> int:

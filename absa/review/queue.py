@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from absa.nodes.human_answer import check, with_word, without_word
+from absa.nodes.human_review import answered, doubts_of_output
 from absa.review.file import Review, ReviewFile
 from absa.runs.artefacts import OUTPUTS, SCORECARDS
 from absa.runs.replay import NoRun, Recorded
 from absa.runs.verify.artefacts import Artefact
-from nodes.human_answer import check, with_word, without_word
-from nodes.human_review import answered, doubts_of_output
-from schemas.human import Doubt
-from schemas.output import FinalOutput
+from absa.schemas.human import Doubt
+from absa.schemas.output import FinalOutput
 
 
 @dataclass

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from absa.nodes.human_answer import check
+from absa.nodes.human_question import question_of
 from absa.review.file import Review
 from absa.review.queue import Item, Queue
-from nodes.human_answer import check
-from nodes.human_question import question_of
-from schemas.human import Add, CandidateTuple, Decision, Drop, Flip, HumanQuestion, Keep, SetLabel
+from absa.schemas.human import (
+    Add,
+    CandidateTuple,
+    Decision,
+    Drop,
+    Flip,
+    HumanQuestion,
+    Keep,
+    SetLabel,
+)
 
 
 class Session:

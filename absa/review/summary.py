@@ -7,11 +7,11 @@ from collections import Counter
 from pydantic import BaseModel
 
 from absa.data import Share
+from absa.nodes.human_answer import counts
+from absa.nodes.language import language
 from absa.review.queue import Queue
-from nodes.human_answer import counts
-from nodes.language import language
-from schemas.human import HumanCounts
-from schemas.output import FinalOutput
+from absa.schemas.human import HumanCounts
+from absa.schemas.output import FinalOutput
 
 
 class Summary(BaseModel):

@@ -11,9 +11,9 @@ from statistics import quantiles
 from typing import Any
 
 from absa.files import replacing
+from absa.nodes.thresholds import reaches
 from absa.runs.journal import Journal, Part
-from nodes.thresholds import reaches
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 OUTPUTS = "outputs.jsonl"
 TRACES = "traces.jsonl"

@@ -9,7 +9,7 @@ from typing import Any
 
 from absa.data import BadLine, DataError, detect_format, read_samples
 from absa.runs.plan import RunError, RunPlan
-from schemas.sample import Sample
+from absa.schemas.sample import Sample
 
 _CHUNK = 1 << 20
 

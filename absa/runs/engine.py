@@ -33,12 +33,12 @@ from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.pool import Batch, LocalEngine, RunEngine
 from absa.runs.refusals import no_journal, not_stored, other_run
 from absa.runs.status import EVERY_S, StatusFile
+from absa.schemas.backend import Backend
+from absa.schemas.errors import InputError
+from absa.schemas.json_text import parse_json
+from absa.schemas.sample import Sample
+from absa.schemas.settings import BackendSettings
 from absa.wired import wired
-from schemas.backend import Backend
-from schemas.errors import InputError
-from schemas.json_text import parse_json
-from schemas.sample import Sample
-from schemas.settings import BackendSettings
 
 MANIFEST = "manifest.json"
 SCRATCH = "scratch.db"

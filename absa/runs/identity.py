@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nodes.assets import data_dir
-from schemas.errors import InputError
-from schemas.settings import Settings
+from absa.nodes.assets import data_dir
+from absa.schemas.errors import InputError
+from absa.schemas.settings import Settings
 
 # Raised when records of an older version could not be continued by this one.
 SCHEMA_VERSION = 1

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from absa.backends.meter import Spent
 from absa.database import Database
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 FILE = "journal.db"
 Part = Literal["output", "traces", "gate", "scorecard"]

@@ -10,8 +10,8 @@ from typing import Literal
 
 from absa.backends.meter import Budget
 from absa.runs.journal import Totals
-from schemas.memory import Recall
-from schemas.settings import Settings
+from absa.schemas.memory import Recall
+from absa.schemas.settings import Settings
 
 Engine = Literal["local", "dask"]
 SAME_COMMAND = "the same command goes on from here"

@@ -11,16 +11,16 @@ from absa.backends.cache import AnswerKeys, Answers, CachedBackend
 from absa.backends.meter import Meter, MeteredBackend, StopRun
 from absa.backends.siblings import SiblingsFirst
 from absa.demos import Demos
+from absa.graph import Graph
 from absa.memory import open_memory
 from absa.runs.journal import Finished
 from absa.runs.loop import Spread
 from absa.runs.plan import Control, RunPlan
 from absa.runs.sample import analyse
+from absa.schemas.backend import Backend
+from absa.schemas.sample import Sample
+from absa.schemas.settings import BackendSettings, MemorySettings
 from absa.wired import wired
-from graph import Graph
-from schemas.backend import Backend
-from schemas.sample import Sample
-from schemas.settings import BackendSettings, MemorySettings
 
 
 @dataclass(frozen=True)

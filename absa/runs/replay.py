@@ -15,12 +15,12 @@ from absa.runs.engine import MANIFEST, run
 from absa.runs.identity import file_sha256
 from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.refusals import RunMismatch
+from absa.schemas.backend import Backend
+from absa.schemas.errors import InputError
+from absa.schemas.json_text import parse_json
+from absa.schemas.memory import Recall
+from absa.schemas.settings import BackendSettings, Settings
 from absa.small_files import bounded_lines
-from schemas.backend import Backend
-from schemas.errors import InputError
-from schemas.json_text import parse_json
-from schemas.memory import Recall
-from schemas.settings import BackendSettings, Settings
 
 SAMPLES = "samples.jsonl"
 _REFUSED = ("backend.kind", "backend.path")

@@ -11,15 +11,15 @@ from pydantic_core import to_json
 from absa.aux_hf import with_signal
 from absa.backends.meter import StopRun
 from absa.database import StorageError
+from absa.graph import Graph
 from absa.inputs import graph_input
 from absa.prices import cost_of
 from absa.runs.journal import Finished
+from absa.schemas.errors import BackendError, InputError
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import Sample
+from absa.schemas.settings import AuxHfSettings
 from absa.scorecard import scorecard
-from graph import Graph
-from schemas.errors import BackendError, InputError
-from schemas.output import FinalOutput
-from schemas.sample import Sample
-from schemas.settings import AuxHfSettings
 
 
 async def output_of(graph: Graph, given: dict[str, Any]) -> FinalOutput:

@@ -22,7 +22,7 @@ from absa.runs.pool import Worker
 from absa.runs.replay import NoRun
 from absa.runs.status import EVERY_S
 from absa.runs.status import FILE as STATUS
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 # A status this old is looked into: its process may have been killed.
 _STALE_S = 3 * EVERY_S

@@ -20,7 +20,7 @@ import pytest
 from llama_server import SLOTS
 from reviews import ENGLISH, KOREAN
 
-from schemas.answers import (
+from absa.schemas.answers import (
     Answer,
     AteAnswer,
     AteReviewAnswer,

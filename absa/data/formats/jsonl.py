@@ -9,7 +9,7 @@ from functools import partial
 from absa.data.problems import BadLine, BadRowError, shown
 from absa.data.rows import RawAspect, RawSample, each_line
 from absa.data.source import Source
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 ROW_KEYS = frozenset(
     {"uid", "text", "lang", "domain", "split", "aspects", "label", "given_aspects"}

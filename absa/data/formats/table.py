@@ -16,7 +16,7 @@ from absa.data.formats.jsonl import parse_aspects
 from absa.data.problems import BadLine, BadRowError, DataError, shown
 from absa.data.rows import RawAspect, RawSample
 from absa.data.source import Line, Source
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 # Column names that are understood without being told, the surest first.
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from absa.offline.features import word_classes
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 NAME = "en_adjectives.json"
 ABOUT = (

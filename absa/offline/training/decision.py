@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
+from absa.nodes.language import language
 from absa.offline import aspects
 from absa.offline.model import View
 from absa.offline.models import Candidacy, Decision, candidacies, evidence_of
 from absa.offline.sentiment import PolarityModel
 from absa.offline.tagger import Tagger
-from nodes.language import language
-from schemas.sample import GoldAspect
+from absa.schemas.sample import GoldAspect
 
 #: The bars that are tried, and the share of the chosen one that is worth a second look.
 _BARS = tuple(bar / 100 for bar in range(16, 56, 2))

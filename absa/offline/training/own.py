@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from absa.nodes.language import language
 from absa.offline import models
 from absa.offline.analysis import Analyser
 from absa.offline.features import features
@@ -18,8 +19,7 @@ from absa.offline.tagger import Tagger
 from absa.offline.training import decision, sentiment, tagger
 from absa.offline.training.decision import Judged, TooLittleData
 from absa.offline.views import view_of
-from nodes.language import language
-from schemas.sample import Sample
+from absa.schemas.sample import Sample
 
 #: With fewer texts that name an aspect, what is learned is chance.
 FEWEST = 30

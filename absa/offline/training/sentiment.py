@@ -26,7 +26,7 @@ from absa.offline.sentiment import BIAS, LABELS, PolarityModel, unit
 from absa.offline.training import zonenet
 from absa.offline.views import view_of
 from absa.offline.zonenet import ZoneNet
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

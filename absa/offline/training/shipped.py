@@ -20,7 +20,7 @@ from absa.offline.folder import ModelFolder, record
 from absa.offline.model import View
 from absa.offline.training import decision, network, tagger
 from absa.offline.views import view_of
-from schemas.sample import Sample
+from absa.schemas.sample import Sample
 
 #: Data sets whose gold names terms, by language.
 NAMED = {"en": ("mams", "mabsa_en"), "ko": ("mabsa_ko",)}

@@ -10,7 +10,7 @@ import pycrfsuite
 
 from absa.offline.features import features
 from absa.offline.model import NEUTRAL, View
-from schemas.sample import GoldAspect
+from absa.schemas.sample import GoldAspect
 
 Rows = list[list[str]]
 

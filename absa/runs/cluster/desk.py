@@ -20,7 +20,7 @@ from absa.runs.cluster.line import Line
 from absa.runs.journal import Finished
 from absa.runs.loop import Spread
 from absa.runs.pool import Batch, Worker
-from schemas.errors import BackendError
+from absa.schemas.errors import BackendError
 
 Told = tuple[Literal["answer", "failure", "dropped"], int, dict[str, Any]]
 _DROPPED: Told = ("dropped", 0, {})

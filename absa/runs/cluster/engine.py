@@ -21,7 +21,7 @@ from absa.runs.cluster.station import work_on
 from absa.runs.plan import RunError, RunPlan
 from absa.runs.pool import Batch, Worker
 from absa.runs.refusals import GOES_ON
-from schemas.errors import InputError
+from absa.schemas.errors import InputError
 
 CHUNK = 100
 _PATIENCE_S = 8

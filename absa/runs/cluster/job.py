@@ -15,9 +15,9 @@ from absa.runs.identity import (
     versions,
 )
 from absa.runs.pool import Batch
-from schemas.errors import InputError
-from schemas.sample import Sample
-from schemas.settings import Settings
+from absa.schemas.errors import InputError
+from absa.schemas.sample import Sample
+from absa.schemas.settings import Settings
 
 # Differences that are named; the rest is counted.
 _SHOWN = 3

@@ -22,10 +22,10 @@ from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
 from absa.runs.cluster.line import Line
 from absa.runs.loop import run_in_quick_loop
 from absa.runs.sample import analyse
+from absa.schemas.backend import Ask, Backend, Reply, known_usage
+from absa.schemas.errors import BackendError
+from absa.schemas.settings import Settings
 from absa.wired import wired
-from schemas.backend import Ask, Backend, Reply, known_usage
-from schemas.errors import BackendError
-from schemas.settings import Settings
 
 _CONNECT_S = 10.0
 _GIVE_UP_S = 10.0

@@ -16,11 +16,11 @@ from absa.runs.verify.artefacts import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import call_key, call_name, differing, number_of, shown, some_of
+from absa.schemas.backend import Ask, Reply
+from absa.schemas.errors import BackendError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import Settings
 from absa.wired import wired
-from schemas.backend import Ask, Reply
-from schemas.errors import BackendError
-from schemas.output import FinalOutput
-from schemas.settings import Settings
 
 # What stands beside the decision: how answers were had, and what classifiers think of the text.
 _NOT_DECIDED = ("process_trace", "aux_signals")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 
 class Line(NamedTuple):

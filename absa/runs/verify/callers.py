@@ -10,7 +10,7 @@ import httpx2
 from absa.runs.artefacts import TRACES
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import call_key, call_name, dicts_of, shown
-from schemas.settings import BackendSettings
+from absa.schemas.settings import BackendSettings
 
 _KINDS = get_args(BackendSettings.model_fields["kind"].annotation)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodes.language import language
-from nodes.polarity import read
-from schemas.answers import ReviewActionsAnswer, TripletsAnswer, read_answer
-from schemas.errors import AnswerError
-from schemas.output import FinalOutput
+from absa.nodes.language import language
+from absa.nodes.polarity import read
+from absa.schemas.answers import ReviewActionsAnswer, TripletsAnswer, read_answer
+from absa.schemas.errors import AnswerError
+from absa.schemas.output import FinalOutput
 
 PROTOCOL = "conflict_review"
 Answers = Mapping[str, Mapping[str, Any]]

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ValidationError
 from absa.runs.verify.conflict_review import actions_visible
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import first_problem, named
-from schemas.answers import (
+from absa.schemas.answers import (
     Span,
 )
-from schemas.records import Correction
+from absa.schemas.records import Correction
 
 OVERRIDE = "debate_override"
 Detail = tuple[str, Span | None, str, float, str | None]

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import read
 from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.verify.artefacts import Line
 from absa.runs.verify.conflict_review import PROTOCOL as CONFLICT_REVIEW
 from absa.runs.verify.words import mapping_of, text_of
-from nodes.language import Language, language
-from nodes.polarity import read
-from schemas.answers import (
+from absa.schemas.answers import (
     JudgeAnswer,
     read_answer,
 )
-from schemas.errors import AnswerError
-from schemas.output import AspectTuple, FinalOutput
+from absa.schemas.errors import AnswerError
+from absa.schemas.output import AspectTuple, FinalOutput
 
 Tuples = frozenset[tuple[str, str]]
 Found = Iterator[tuple[str, str]]

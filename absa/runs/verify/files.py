@@ -27,11 +27,11 @@ from absa.runs.verify.words import (
     shown,
     some_of,
 )
+from absa.schemas.json_text import parse_json
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import GoldAspect, Sample
+from absa.schemas.settings import AuxHfSettings
 from absa.scorecard import scorecard
-from schemas.json_text import parse_json
-from schemas.output import FinalOutput
-from schemas.sample import GoldAspect, Sample
-from schemas.settings import AuxHfSettings
 
 
 def same_calls(e: Evidence) -> Found:

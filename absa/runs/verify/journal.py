@@ -18,7 +18,7 @@ from absa.runs.artefacts import ERRORS, GATE, OUTPUTS, SCORECARDS, TRACES
 from absa.runs.journal import FILE, unpack
 from absa.runs.verify.artefacts import Artefact
 from absa.runs.verify.words import TOLERANCE, differing, mapping_of, number_of, shown
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 Problem = tuple[str | None, int | None, str]
 """A sample, its seed and what is wrong; no sample if it is about the run."""

@@ -16,7 +16,7 @@ from absa.runs.artefacts import (
 from absa.runs.verify.artefacts import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import call_key, call_name
-from schemas.secrets import LOOKS_LIKE_KEY
+from absa.schemas.secrets import LOOKS_LIKE_KEY
 
 _SECRETS = re.compile(
     LOOKS_LIKE_KEY.pattern

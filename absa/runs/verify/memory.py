@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodes.memory import TRAIN, advice_of, sample_id
-from schemas.answers import POLARITIES
-from schemas.memory import Episode
-from schemas.output import FinalOutput
+from absa.nodes.memory import TRAIN, advice_of, sample_id
+from absa.schemas.answers import POLARITIES
+from absa.schemas.memory import Episode
+from absa.schemas.output import FinalOutput
 
 Found = Iterator[tuple[str, str]]
 _NUMBERED = re.compile(r"A[1-9][0-9]*")

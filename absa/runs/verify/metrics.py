@@ -11,7 +11,7 @@ from typing import Any
 from absa.metrics.evaluation import METRICS, TABLE, GoldError, evaluate, table
 from absa.runs.plan import RunError
 from absa.runs.verify.words import differing, shown, some_of
-from schemas.json_text import parse_json
+from absa.schemas.json_text import parse_json
 
 _AGAIN = "absa evaluate writes it again"
 

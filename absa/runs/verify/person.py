@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from absa.nodes.human_answer import SOURCE, check, with_word, without_word
 from absa.runs.verify.artefacts import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import differing, named, shown, some_of
-from nodes.human_answer import SOURCE, check, with_word, without_word
-from schemas.human import SetLabel
-from schemas.output import FinalAspect
-from schemas.records import Correction
+from absa.schemas.human import SetLabel
+from absa.schemas.output import FinalAspect
+from absa.schemas.records import Correction
 
 
 def before_person(e: Evidence) -> Evidence:

@@ -70,12 +70,12 @@ from absa.runs.verify.words import (
     some_of,
     text_of,
 )
+from absa.schemas.errors import InputError, WiringError
+from absa.schemas.json_text import parse_json
+from absa.schemas.output import FinalOutput
+from absa.schemas.sample import Sample
+from absa.schemas.settings import Settings
 from absa.scorecard import gold
-from schemas.errors import InputError, WiringError
-from schemas.json_text import parse_json
-from schemas.output import FinalOutput
-from schemas.sample import Sample
-from schemas.settings import Settings
 
 PACKAGE = "absa-debate-graph"
 _JSON_FILES = (OUTPUTS, SCORECARDS, TRACES, GATE, ERRORS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from absa.nodes.adopt import EV_REASONS
+from absa.nodes.polarity import read
+from absa.nodes.thresholds import reaches
 from absa.runs.artefacts import (
     TRACES,
 )
@@ -19,18 +22,15 @@ from absa.runs.verify.words import (
     tuples_in,
     word_of,
 )
-from nodes.adopt import EV_REASONS
-from nodes.polarity import read
-from nodes.thresholds import reaches
-from schemas.answers import (
+from absa.schemas.answers import (
     LABELS,
     POLARITIES,
     AteAnswer,
     AtsaAnswer,
     read_answer,
 )
-from schemas.errors import AnswerError
-from schemas.output import AspectTuple
+from absa.schemas.errors import AnswerError
+from absa.schemas.output import AspectTuple
 
 
 def follows_directly(e: Evidence) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import named, number_of
-from schemas.answers import (
+from absa.schemas.answers import (
     Span,
 )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from schemas.output import AspectTuple
-from schemas.records import Correction
+from absa.schemas.output import AspectTuple
+from absa.schemas.records import Correction
 
 _SHOWN = 3
 TOLERANCE = 1e-9
