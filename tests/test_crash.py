@@ -31,6 +31,7 @@ COMMAND = Path(sys.executable).with_name("absa")
 DELAY_S = 0.01
 SAMPLES = 14
 IN_FLIGHT = 3
+KILLS = 4
 # The calls of one wave are asked when those of the wave before are answered and stored.
 WAVES = {
     **dict.fromkeys(("ate", "atsa", "validator"), 0),
@@ -264,11 +265,13 @@ def test_killed_command_finishes_as_if_nothing_had_happened(
     marker = how.replace(" ", "-")
 
     names = kill_at_random(
-        lambda name: Shell(server, tmp_path, f"{marker}-{name}", *args), 10, random.Random(marker)
+        lambda name: Shell(server, tmp_path, f"{marker}-{name}", *args),
+        KILLS,
+        random.Random(marker),
     )
 
     assert artefacts(out) == calm.files
-    assert_nothing_asked_twice(server.calls(*names), calm, kills=10)
+    assert_nothing_asked_twice(server.calls(*names), calm, kills=KILLS)
     assert not list(out.glob("*.part"))
 
 

@@ -22,7 +22,8 @@ from absa.schemas.settings import BackendSettings, PipelineSettings, RoleSetting
 from benchmarks.answers import ANSWERS, TEXT
 from benchmarks.fault_server import GARBLED, LASTING, PASSING, serving
 
-SAMPLES = 500
+# `benchmarks.faulty_server` has five hundred, with six seeds.
+SAMPLES = 150
 RETRIES = 5
 EXPECTED = [
     {"aspect_term": "사용감", "polarity": "positive"},
@@ -71,7 +72,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_fifth_of_the_calls_fails_and_every_sample_is_right_or_explained(tmp_path: Path) -> None:
-    marks = {7: "FILTERED", 99: "TOO-LONG", 250: "REFUSED"}
+    marks = {7: "FILTERED", 60: "TOO-LONG", 120: "REFUSED"}
     texts = [f"{TEXT} {n} {marks.get(n, '')}".strip() for n in range(SAMPLES)]
     data = write_data(tmp_path / "data.jsonl", texts)
     with serving(ANSWERS, share=0.2) as server:
@@ -80,7 +81,7 @@ def test_a_fifth_of_the_calls_fails_and_every_sample_is_right_or_explained(tmp_p
     # Every kind of fault happened, about as often as it should have.
     assert set(faults) == {*PASSING, *GARBLED, *LASTING.values()}
     asked = sum(requests.values())
-    assert 0.17 < sum(faults[kind] for kind in PASSING + GARBLED) / asked < 0.23
+    assert 0.16 < sum(faults[kind] for kind in PASSING + GARBLED) / asked < 0.24
 
     outputs, errors = lines(tmp_path / "run/outputs.jsonl"), lines(tmp_path / "run/errors.jsonl")
     uids = Counter(line["uid"] for line in outputs + errors)
