@@ -68,7 +68,7 @@ def measured(data: Path, lang: str, domain: str, texts: int, tmp: Path) -> Row:
     project = Project(tmp / "project")
     rest = without(domain, data, tmp / "rest")
     models = project.folder / "resources" / "models"
-    project.call("absa.offline.training.sentiment", rest, "--out", models, "--lang", lang)
+    project.call("absa.offline.training.polarity_model", rest, "--out", models, "--lang", lang)
     project.call("absa.offline.training.shipped", rest, "--out", models, "--lang", lang)
     of_domain = {
         split: [r for r in rows_of(data / split / f"{OWN[lang]}.jsonl") if r["domain"] == domain]

@@ -23,12 +23,12 @@ from absa.cli import run as absa
 from absa.config import load_settings
 from absa.offline import Analysis
 from absa.offline.analysis import Analyser, AnalysisCache
-from absa.offline.cues import scene_of
-from absa.offline.models import Models
+from absa.offline.models.cues import scene_of
+from absa.offline.models.loading import Models
+from absa.offline.models.tagger import disjoint
 from absa.offline.stopping import Stopped, stoppable, stopped_by_interrupt
-from absa.offline.tagger import disjoint
-from absa.offline.views import view_of
-from absa.offline.windows import Windows, pieces
+from absa.offline.text.views import view_of
+from absa.offline.text.windows import Windows, pieces
 from absa.schemas.errors import InputError
 
 RAISED = "pipeline.max_text_chars=400000"
@@ -130,7 +130,7 @@ def test_a_short_text_is_one_piece() -> None:
 # Says when the analysis is under way, and how much processor time was used until then.
 CHILD = """
 import sys, time
-from absa.offline import tagger
+from absa.offline.models import tagger
 whole = tagger.pieces
 def begun(view):
     print(time.process_time(), flush=True)

@@ -19,9 +19,9 @@ from absa.backends.offline import OfflineBackend
 from absa.cli import run as absa
 from absa.config import load_settings
 from absa.nodes.assets import data_dir
-from absa.offline import folder
-from absa.offline.folder import MANIFEST, ModelFolder, record
-from absa.offline.models import Models
+from absa.offline.models import folder
+from absa.offline.models.folder import MANIFEST, ModelFolder, record
+from absa.offline.models.loading import Models
 from absa.schemas.errors import InputError
 
 SHIPPED = data_dir("resources") / "models"
@@ -272,7 +272,7 @@ def shipped_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     copy = tmp_path / "shipped"
     shutil.copytree(SHIPPED, copy)
     monkeypatch.setattr(folder, "shipped", lambda: ModelFolder(copy, remedy="install it again"))
-    monkeypatch.setattr("absa.offline.models.shipped", folder.shipped)
+    monkeypatch.setattr("absa.offline.models.loading.shipped", folder.shipped)
     yield copy
 
 

@@ -10,15 +10,15 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from absa.nodes.assets import data_dir
-from absa.offline import network
-from absa.offline.blas import one_thread
-from absa.offline.features import features
-from absa.offline.models import Models
-from absa.offline.network import LABELS, Network
-from absa.offline.tagger import Tagger
+from absa.offline.models import network
+from absa.offline.models.blas import one_thread
+from absa.offline.models.features import features
+from absa.offline.models.loading import Models
+from absa.offline.models.network import LABELS, Network
+from absa.offline.models.tagger import Tagger
+from absa.offline.models.vectors import Vectors, english
+from absa.offline.text.views import view_of
 from absa.offline.training import network as training
-from absa.offline.vectors import Vectors, english
-from absa.offline.views import view_of
 
 FOODS = "pasta soup bread salad chicken rice cake steak cheese fish".split()
 TIMES = "evening morning week day night afternoon month weekend hour year".split()

@@ -14,8 +14,8 @@ import pytest
 from absa import build_graph, load_settings
 from absa.offline import Analysis, OfflineAnalyst
 from absa.offline.analysis import Analyser, AnalysisCache
-from absa.offline.model import Aspect, Finding, Opinion, Reading
-from absa.offline.stage1 import sentence_label
+from absa.offline.roles.stage1 import sentence_label
+from absa.offline.text.annotations import Aspect, Finding, Opinion, Reading
 
 ROLES = (
     "ate",

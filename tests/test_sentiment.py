@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from absa.nodes.assets import data_dir
-from absa.offline import cues
-from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE
-from absa.offline.sentiment import LABELS, PolarityModel
-from absa.offline.training.sentiment import Labelled, label_of, labelled, train
-from absa.offline.views import view_of
+from absa.offline.models import cues
+from absa.offline.models.polarity_model import LABELS, PolarityModel
+from absa.offline.text.annotations import NEGATIVE, NEUTRAL, POSITIVE
+from absa.offline.text.views import view_of
+from absa.offline.training.polarity_model import Labelled, label_of, labelled, train
 
 
 def model_file(lang: str) -> Path:

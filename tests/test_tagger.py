@@ -11,14 +11,15 @@ import pytest
 from absa.backends.offline import OfflineBackend
 from absa.nodes.assets import data_dir
 from absa.offline.analysis import Analyser
-from absa.offline.aspects import find
-from absa.offline.features import features
-from absa.offline.model import View
-from absa.offline.models import Candidacy, Decision, Models, candidacies
-from absa.offline.tagger import Candidate, disjoint, spans
+from absa.offline.models.decision import Candidacy, Decision, candidacies
+from absa.offline.models.features import features
+from absa.offline.models.loading import Models
+from absa.offline.models.tagger import Candidate, disjoint, spans
+from absa.offline.text.annotations import View
+from absa.offline.text.noun_phrases import find_noun_phrases
+from absa.offline.text.views import view_of
+from absa.offline.text.windows import Windows
 from absa.offline.training.tagger import labels
-from absa.offline.views import view_of
-from absa.offline.windows import Windows
 from absa.schemas.errors import InputError
 from absa.schemas.sample import GoldAspect
 
@@ -110,7 +111,7 @@ def test_threads_share_a_tagger() -> None:
     views = [view_of(f"The {word} was great .", "en") for word in ("food", "room", "staff", "bed")]
 
     def read(view: View) -> list[Candidacy]:
-        return candidacies(view, models.tagger, models.polarity, find(view))
+        return candidacies(view, models.tagger, models.polarity, find_noun_phrases(view))
 
     alone = [read(view) for view in views]
     with ThreadPoolExecutor(8) as pool:

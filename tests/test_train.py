@@ -9,8 +9,8 @@ import pytest
 
 from absa.cli import run as absa
 from absa.offline.analysis import Analyser
-from absa.offline.models import Models
-from absa.offline.training import own
+from absa.offline.models.loading import Models
+from absa.offline.training import own_data
 
 HOTELS = Path(__file__).parent / "fixtures" / "m_absa_hotel_en.jsonl"
 
@@ -58,15 +58,15 @@ def test_equal_data_gives_equal_bytes(model: Path, tmp_path: Path) -> None:
 
 
 def test_the_score_is_of_texts_that_were_not_trained_on() -> None:
-    kept, unseen = own.hold_out(_cases(), parts=5)
+    kept, unseen = own_data.hold_out(_cases(), parts=5)
     assert kept and unseen
     assert not {c.sample.text for c in kept} & {c.sample.text for c in unseen}
 
 
-def _cases() -> list[own.Case]:
+def _cases() -> list[own_data.Case]:
     from absa.data import BadLine, read_samples
 
-    return own.read(row for row in read_samples(HOTELS) if not isinstance(row, BadLine))
+    return own_data.read(row for row in read_samples(HOTELS) if not isinstance(row, BadLine))
 
 
 @pytest.mark.parametrize(

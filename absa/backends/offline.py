@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from absa.backends import plays_offline
 from absa.offline import Analyser, OfflineAnalyst
-from absa.offline.models import Models
+from absa.offline.models.loading import Models
 from absa.offline.stopping import stoppable
 from absa.schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
 from absa.schemas.backend import Ask, Reply

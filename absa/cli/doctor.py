@@ -125,7 +125,7 @@ def _backend(settings: Settings) -> Finding:
 
 def _check_models() -> None:
     """The question is Korean: damage to models of another language would not show in its answer."""
-    from absa.offline import folder
+    from absa.offline.models import folder
 
     folder.shipped().check()
 

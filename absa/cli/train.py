@@ -12,7 +12,7 @@ from absa.cli.options import UsageError, complain, console, print_text
 from absa.cli.run import parse_columns
 
 if TYPE_CHECKING:
-    from absa.offline.training.own import Case
+    from absa.offline.training.own_data import Case
 
 HELP = """Train the embedded analyser on labelled data, starting from what it knows already.
 
@@ -42,7 +42,7 @@ def train(
     """Read, train, score."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    from absa.offline.training import own
+    from absa.offline.training import own_data
     from absa.offline.training.decision import TooLittleData
 
     columns = parse_columns(column)
@@ -52,7 +52,7 @@ def train(
     with console(stderr=True).status("reading…"):
         cases = _read(data, data_format, columns)
         if dev is None:
-            cases, unseen = own.hold_out(cases)
+            cases, unseen = own_data.hold_out(cases)
         else:
             unseen = _read(dev, data_format, columns)
     bar = Progress(
@@ -65,7 +65,7 @@ def train(
     with bar:
         task = bar.add_task("training", total=1.0)
         try:
-            own.train(
+            own_data.train(
                 cases,
                 out,
                 lambda what, share: bar.update(task, description=what, completed=share),
@@ -74,7 +74,7 @@ def train(
             raise UsageError(f"{data}: {error}") from error
     print_text(f"trained on {len(cases)} texts -> {out}")
     where = str(dev) if dev is not None else "a tenth of the data, not trained on"
-    for score in own.score(unseen, out):
+    for score in own_data.score(unseen, out):
         print_text(
             f"{score.lang}: pair F1 {100 * score.shipped:.1f} -> {100 * score.trained:.1f} "
             f"({score.texts} texts of {where})"
@@ -84,13 +84,13 @@ def train(
 
 def _read(path: Path, data_format: str | None, columns: Mapping[str, str] | None) -> list[Case]:
     from absa.data import BadLine, read_samples
-    from absa.offline.training import own
+    from absa.offline.training import own_data
 
     rows = list(read_samples(path, data_format, columns))
     for row in rows:
         if isinstance(row, BadLine):
             complain(str(row))
-    cases = own.read(row for row in rows if not isinstance(row, BadLine))
+    cases = own_data.read(row for row in rows if not isinstance(row, BadLine))
     if not cases:
         raise UsageError(f"{path}: no text has gold aspects to learn from")
     return cases

@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from absa.nodes.forks import renew_after_fork
-from absa.offline import aspects, polarity
-from absa.offline.given import judge as judge_given
-from absa.offline.model import Analysis, Aspect, Finding, Reading, View
-from absa.offline.models import MOST, LanguageModels, Models, candidacies
-from absa.offline.sentiment import LABELS
+from absa.offline.given_aspects import judge as judge_given
+from absa.offline.models.decision import MOST, candidacies
+from absa.offline.models.loading import LanguageModels, Models
+from absa.offline.models.polarity_model import LABELS
 from absa.offline.stopping import check
-from absa.offline.views import view_of
-from absa.offline.windows import Windows
+from absa.offline.text import polarity_rules
+from absa.offline.text.annotations import Analysis, Aspect, Finding, Reading, View
+from absa.offline.text.noun_phrases import find_noun_phrases
+from absa.offline.text.views import view_of
+from absa.offline.text.windows import Windows
 
 #: Share of its termness a noun phrase keeps without an opinion, and the score of a full link.
 _UNLINKED = 0.45
@@ -67,7 +69,7 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
     overall = None
     mood = models.polarity.text(view)
     if given is None and not accepted and view.domain not in models.decision.quiet:
-        overall = polarity.overall(view, mood)
+        overall = polarity_rules.overall(view, mood)
         if overall and view.domain in models.decision.domains and overall.confidence < _UNNAMED:
             overall = None
         if overall is not None and reserve:
@@ -92,7 +94,7 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
 
 def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
     """What is reported, and what is kept for a second look."""
-    noun_phrases = aspects.find(view)
+    noun_phrases = find_noun_phrases(view)
     learned, reserve = _learned(view, models, noun_phrases)
     accepted = learned
     if view.domain not in models.decision.domains:
@@ -122,13 +124,15 @@ def _learned(
     accepted: list[Finding] = []
     reserve: list[Finding] = []
     for aspect, each, (clause, nearest) in zip(
-        found, made, polarity.ruled(view, found), strict=True
+        found, made, polarity_rules.ruled(view, found), strict=True
     ):
         if view.domain not in decision.domains:
-            each = replace(each, said=polarity.backed(each.said, clause))
+            each = replace(each, said=polarity_rules.backed(each.said, clause))
         word, likely = decision.polarity(each)
         sure = decision.confidence(each, word, likely)
-        learned = polarity.learned(view, aspect, word, likely, round(sure, 3), (nearest, clause))
+        learned = polarity_rules.learned(
+            view, aspect, word, likely, round(sure, 3), (nearest, clause)
+        )
         finding = Finding(aspect, aspect.termness, learned, nearest)
         if sure >= decision.accept:
             accepted.append(finding)
@@ -147,18 +151,18 @@ def _helped_out(
     by_rule: list[Finding] = []
     windows = Windows(view)
     for aspect, (clause, nearest) in zip(
-        noun_phrases, polarity.ruled(view, noun_phrases), strict=True
+        noun_phrases, polarity_rules.ruled(view, noun_phrases), strict=True
     ):
         linked = min(1.0, abs(clause.score) / _FULL_LINK)
         strength = aspect.termness * (_UNLINKED + (1.0 - _UNLINKED) * linked)
         if clause.opinion is None or strength < _RULE_ACCEPT or _overlaps(aspect, learned):
             continue
         said = models.polarity.aspect(windows.at(aspect.first), aspect.start, aspect.end)
-        said = polarity.backed(said, clause)
+        said = polarity_rules.backed(said, clause)
         likely = max(said)
         word = LABELS[said.index(likely)]
         sure = round(_RULE_TRUST * strength, 3)
-        reading = polarity.learned(view, aspect, word, likely, sure, (nearest, clause))
+        reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
         by_rule.append(Finding(aspect, sure, reading, nearest))
         if len(by_rule) == MOST:
             break
@@ -174,7 +178,7 @@ def _overlaps(aspect: Aspect, findings: Sequence[Finding]) -> bool:
 def _judged_as(view: View, finding: Finding, whole: Reading) -> Finding:
     sure, likely = finding.clause_reading.confidence, whole.confidence
     readings = (finding.nearest_reading, whole)
-    learned = polarity.learned(view, finding.aspect, whole.polarity, likely, sure, readings)
+    learned = polarity_rules.learned(view, finding.aspect, whole.polarity, likely, sure, readings)
     return replace(finding, clause_reading=learned)
 
 

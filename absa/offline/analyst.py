@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from absa.offline import conflict, debate, personas, reading, reviews, stage1
 from absa.offline.analysis import Analyser, AnalysisCache, Read
-from absa.offline.model import Analysis
+from absa.offline.roles import conflict, debate, personas, reading, reviews, stage1
+from absa.offline.text.annotations import Analysis
 
 _INDEPENDENT: dict[str, Callable[[Analysis], dict[str, Any]]] = {
     "ate": stage1.ate,

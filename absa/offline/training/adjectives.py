@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from absa.offline.features import word_classes
+from absa.offline.models.features import word_classes
 from absa.schemas.json_text import parse_json
 
 NAME = "en_adjectives.json"

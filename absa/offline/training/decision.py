@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 from absa.nodes.language import language
-from absa.offline import aspects
-from absa.offline.model import View
-from absa.offline.models import Candidacy, Decision, candidacies, evidence_of
-from absa.offline.sentiment import PolarityModel
-from absa.offline.tagger import Tagger
+from absa.offline.models.decision import Candidacy, Decision, candidacies, evidence_of
+from absa.offline.models.polarity_model import PolarityModel
+from absa.offline.models.tagger import Tagger
+from absa.offline.text.annotations import View
+from absa.offline.text.noun_phrases import find_noun_phrases
 from absa.schemas.sample import GoldAspect
 
 #: The bars that are tried, and the share of the chosen one that is worth a second look.
@@ -38,7 +38,7 @@ def judged(
 ) -> Judged:
     """Let the models speak about a labelled text."""
     key = language(view.lang).key
-    found = candidacies(view, tagger, polarity, aspects.find(view))
+    found = candidacies(view, tagger, polarity, find_noun_phrases(view))
     said = ((key(view.text[made.start : made.end]), made) for made in found)
     gold = frozenset((key(a.term), a.polarity) for a in named if a.term and not a.implicit)
     return Judged(tuple(said), gold)

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import vectors
-from absa.offline.features import word_of
-from absa.offline.hashing import Table, key_of
-from absa.offline.model import View
-from absa.offline.network import (
+from absa.offline.models import vectors
+from absa.offline.models.features import word_of
+from absa.offline.models.hashing import Table, key_of
+from absa.offline.models.network import (
     LABELS,
     REACHES,
     WEIGHTS,
@@ -30,6 +29,7 @@ from absa.offline.network import (
     softmax,
     word_names,
 )
+from absa.offline.text.annotations import View
 
 Index = npt.NDArray[np.int64]
 

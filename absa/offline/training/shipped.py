@@ -2,7 +2,7 @@
 
 ``python -m absa.offline.training.shipped DATA_DIR --out resources/models`` reads
 ``DATA_DIR/train`` and ``DATA_DIR/dev``; ``resources/models/README.md`` describes them. Taggers,
-networks and decisions are made here, after :mod:`absa.offline.training.sentiment` has made
+networks and decisions are made here, after :mod:`absa.offline.training.polarity_model` has made
 the polarity models. Equal data gives equal bytes, on one machine and with one thread: texts are
 read in the order of their files, and what is drawn at random is drawn from fixed seeds.
 """
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from absa.data import BadLine, read_samples
-from absa.offline import models
-from absa.offline.features import features
-from absa.offline.folder import ModelFolder, record
-from absa.offline.model import View
+from absa.offline.models import loading
+from absa.offline.models.features import features
+from absa.offline.models.folder import ModelFolder, record
+from absa.offline.text.annotations import View
+from absa.offline.text.views import view_of
 from absa.offline.training import decision, network, tagger
-from absa.offline.views import view_of
 from absa.schemas.sample import Sample
 
 #: Data sets whose gold names terms, by language.
@@ -77,7 +77,7 @@ def train_network(texts: Texts, path: Path) -> None:
 def fit_decision(data: Path, lang: str, folder: Path) -> None:
     """Fit the decision of a language to the dev parts."""
     in_making = ModelFolder(folder, trusted=True)
-    reader, polarity = models.tagger(in_making, lang), models.polarity(in_making, lang)
+    reader, polarity = loading.tagger(in_making, lang), loading.polarity(in_making, lang)
     judged = [
         decision.judged(view, sample.aspects or (), reader, polarity)
         for sample, view in texts_of(data, "dev", NAMED[lang])
@@ -87,7 +87,7 @@ def fit_decision(data: Path, lang: str, folder: Path) -> None:
     unnamed = _domains(texts_of(data, "dev", UNNAMED[lang]))
     decision.fit(
         judged, named, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
-    ).save(models.decision_file(folder, lang))
+    ).save(loading.decision_file(folder, lang))
 
 
 def _domains(texts: Texts) -> set[str]:
@@ -100,18 +100,18 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
     parser.add_argument("--only-decision", action="store_true")
-    parser.add_argument("--lang", choices=models.LANGUAGES, action="append")
+    parser.add_argument("--lang", choices=loading.LANGUAGES, action="append")
     asked = parser.parse_args()
-    for lang in asked.lang or models.LANGUAGES:
+    for lang in asked.lang or loading.LANGUAGES:
         if not asked.only_decision:
             texts = texts_of(asked.data, "train", NAMED[lang])
-            train_tagger(texts, lang, models.tagger_file(asked.out, lang))
-            record(asked.out, [models.tagger_file(asked.out, lang).name])
+            train_tagger(texts, lang, loading.tagger_file(asked.out, lang))
+            record(asked.out, [loading.tagger_file(asked.out, lang).name])
             if lang in NETWORKS:
-                train_network(texts, models.network_file(asked.out, lang))
-                record(asked.out, [models.network_file(asked.out, lang).name])
+                train_network(texts, loading.network_file(asked.out, lang))
+                record(asked.out, [loading.network_file(asked.out, lang).name])
         fit_decision(asked.data, lang, asked.out)
-        record(asked.out, [models.decision_file(asked.out, lang).name])
+        record(asked.out, [loading.decision_file(asked.out, lang).name])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pycrfsuite
 
-from absa.offline.features import features
-from absa.offline.model import NEUTRAL, View
+from absa.offline.models.features import features
+from absa.offline.text.annotations import NEUTRAL, View
 from absa.schemas.sample import GoldAspect
 
 Rows = list[list[str]]

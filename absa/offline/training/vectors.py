@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline.features import word_of
-from absa.offline.folder import record
-from absa.offline.model import Token
+from absa.offline.models.features import word_of
+from absa.offline.models.folder import record
+from absa.offline.models.vectors import NAME, Vectors
+from absa.offline.text.annotations import Token
 from absa.offline.training.shipped import NAMED, texts_of
-from absa.offline.vectors import NAME, Vectors
 
 _SIZE = 100
 _BATCH = 512

@@ -15,7 +15,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from absa.offline.folder import record
+from absa.offline.models.folder import record
 
 NAME = "words_en.json.gz"
 _FREQUENT = 40_000

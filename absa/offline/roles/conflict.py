@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from absa.offline import lens, reading
-from absa.offline.model import NEUTRAL, Analysis, Finding, Reading
-from absa.offline.reading import key
-from absa.offline.stage1 import span
+from absa.offline.roles import lookup, reading
+from absa.offline.roles.reading import key
+from absa.offline.roles.stage1 import span
+from absa.offline.text.annotations import NEUTRAL, Analysis, Finding, Reading
 
 _FLIP_REASONS = {
     "review_a": "NEGATION_SCOPE",
@@ -22,13 +22,13 @@ _FLIP_REASONS = {
 def perspective(role: str, analysis: Analysis) -> dict[str, Any]:
     """A: clauses with negation and contrast; B: what is implied too; C: the nearest words."""
     triplets: list[dict[str, Any]] = []
-    for finding in lens.distinct(analysis):
+    for finding in lookup.distinct(analysis):
         view = finding.nearest_reading if role == "p_lit" else finding.clause_reading
         if role == "p_neg" or view.opinion is not None:
             triplets.append(_triplet(analysis, finding, view))
-    whole, name = analysis.overall, lens.implicit_term(analysis)
+    whole, name = analysis.overall, lookup.implicit_term(analysis)
     if role == "p_imp" and not triplets and whole is not None and name:
-        quoted = lens.evidence(analysis, whole)
+        quoted = lookup.evidence(analysis, whole)
         triplets.append(
             {
                 "aspect_term": name,
@@ -45,11 +45,11 @@ def perspective(role: str, analysis: Analysis) -> dict[str, Any]:
 
 
 def _triplet(analysis: Analysis, finding: Finding, view: Reading) -> dict[str, Any]:
-    quoted = lens.evidence(analysis, view)
+    quoted = lookup.evidence(analysis, view)
     return {
         "aspect_term": finding.aspect.term,
         "aspect_ref": finding.aspect.term,
-        "evidence": lens.grounds(analysis, finding, quoted),
+        "evidence": lookup.grounds(analysis, finding, quoted),
         "opinion_term": quoted or None,
         "polarity": view.polarity,
         "span": span(finding),
@@ -111,7 +111,7 @@ def _merges(
 
 def _verdict(role: str, analysis: Analysis, item: reading.Item) -> dict[str, Any]:
     ids = [str(item["tuple_id"])]
-    finding = lens.find(analysis, reading.word(item.get("aspect_term")))
+    finding = lookup.find(analysis, reading.word(item.get("aspect_term")))
     view = None
     if finding is not None:
         view = finding.nearest_reading if role == "review_c" else finding.clause_reading

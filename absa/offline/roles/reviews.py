@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from absa.offline import lens, reading
-from absa.offline.model import NEUTRAL, Analysis
-from absa.offline.reading import key
+from absa.offline.roles import lookup, reading
+from absa.offline.roles.reading import key
+from absa.offline.text.annotations import NEUTRAL, Analysis
 
 #: Weight of hints on one side that a reviewer follows, with the analyser's own word for it.
 _HEARD = 0.8
@@ -100,7 +100,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
         if own in known:
             continue
         known.add(own)
-        finding = lens.find(analysis, term)
+        finding = lookup.find(analysis, term)
         view = finding.clause_reading if finding is not None else None
         seen = view.polarity if view is not None and view.opinion is not None else None
         said = hints.get(own, {})
@@ -108,7 +108,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
         against = said.get(verdict, 0.0)
         quoted = quotes.get(own, "")
         if not quoted and view is not None and view.polarity == verdict:
-            quoted = lens.evidence(analysis, view)
+            quoted = lookup.evidence(analysis, view)
         if verdict != polarity and against >= _HEARD and (seen == verdict or seen is None):
             action = "add" if item.get("is_backfilled") else "flip_polarity"
             reviews.append(
@@ -134,7 +134,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
                     "action": "add",
                     "revised_polarity": seen,
                     "confidence": view.confidence,
-                    "evidence": lens.evidence(analysis, view),
+                    "evidence": lookup.evidence(analysis, view),
                     "reason": "an opinion about it stands in its clause",
                 }
             )
@@ -152,7 +152,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
             continue
         if term not in analysis.text or not quotes.get(own):
             continue
-        finding = lens.find(analysis, term)
+        finding = lookup.find(analysis, term)
         reviews.append(
             {
                 "aspect_ref": term,

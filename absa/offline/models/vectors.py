@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import folder
-from absa.offline.hashing import keys_of
+from absa.offline.models import folder
+from absa.offline.models.hashing import keys_of
 
 NAME = "vectors_en.npz"
 #: Steps of a byte for one unit; vectors are of spread one, and hardly any goes beyond four.

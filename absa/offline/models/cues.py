@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 
-from absa.offline.model import Opinion, Token, View
 from absa.offline.stopping import watched
+from absa.offline.text.annotations import Opinion, Token, View
 
 #: Characters ``[start, end)`` of an aspect term; an empty span is an aspect nobody names.
 Span = tuple[int, int]

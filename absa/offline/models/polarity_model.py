@@ -1,10 +1,10 @@
 """The learned polarity of an aspect in its text, and of a whole text.
 
-Linear models over named cues (`absa.offline.cues`), kept as tables of hashed weights: a cue's name
-picks a row of three weights, one per polarity; rows are added up and go through a softmax. A model
-may hold a small network (`absa.offline.zonenet`) whose scores are added for aspects. Calibration is
-folded into the weights. Nothing here changes after loading, so one model may serve many threads.
-Training is in `absa.offline.training.sentiment`.
+Linear models over named cues (`cues.py`), kept as tables of hashed weights: the name of a cue picks
+a row of three weights, one per polarity; rows are added up and go through a softmax. A model may
+hold a small network (`zone_network.py`) whose scores are added for aspects. Calibration is folded
+into the weights. Nothing here changes after loading, so one model may serve many threads.
+Training is in `absa.offline.training.polarity_model`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import cues, folder
-from absa.offline.hashing import Table
-from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE, View
-from absa.offline.zonenet import ZoneNet
+from absa.offline.models import cues, folder
+from absa.offline.models.hashing import Table
+from absa.offline.models.zone_network import ZoneNet
+from absa.offline.text.annotations import NEGATIVE, NEUTRAL, POSITIVE, Probabilities, View
 
 #: The order of the three probabilities.
 LABELS = (POSITIVE, NEGATIVE, NEUTRAL)
-Probabilities = tuple[float, float, float]
 Scores = npt.NDArray[np.float32]
 
 #: The name of the row that is always added.
@@ -89,7 +88,7 @@ class PolarityModel:
         """P(positive), P(negative), P(neutral) of the aspect at characters ``[start, end)``.
 
         Args:
-            view: the text, from :func:`absa.offline.views.view_of`.
+            view: the text, from :func:`absa.offline.text.views.view_of`.
             start: where the aspect term begins.
             end: where it ends; an empty span asks for an aspect that the text does not name.
             others: character spans of the text's other aspects, as far as they are known. They

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
 
-from absa.offline.model import View
+from absa.offline.text.annotations import View
 
 #: A text up to so many tokens is one piece; of longer ones pieces of this size overlap by half.
 _SIZE = 200

@@ -22,11 +22,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import folder, vectors
-from absa.offline.blas import one_thread
-from absa.offline.features import places_of, shape_of, word_of
-from absa.offline.hashing import Table
-from absa.offline.model import Token, View
+from absa.offline.models import folder, vectors
+from absa.offline.models.blas import one_thread
+from absa.offline.models.features import places_of, shape_of, word_of
+from absa.offline.models.hashing import Table
+from absa.offline.text.annotations import Token, View
 
 Array = npt.NDArray[np.float32]
 

@@ -1,10 +1,4 @@
-"""The learned models of the analyser: a folder with a tagger, a polarity model and a decision.
-
-``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language, and
-``network_<lang>.npz`` where one reads beside the tagger. The shipped folder has both languages; a
-folder that `absa train` made has those of its data, built on the shipped ones, which also answer
-for a language that it lacks. ``manifest.json`` has the hashes of the files.
-"""
+"""Which candidates of a text are reported, with which polarity, and with what confidence."""
 
 from __future__ import annotations
 
@@ -17,15 +11,12 @@ from typing import ClassVar, Self
 
 from pydantic import ConfigDict, TypeAdapter
 
-from absa.nodes.forks import ForkSafeLock
-from absa.offline.folder import ModelFolder, read_as, record, shipped
-from absa.offline.model import NEUTRAL, Aspect, View
-from absa.offline.network import Network
-from absa.offline.sentiment import LABELS, PolarityModel, Probabilities
-from absa.offline.tagger import Candidate, Tagger, disjoint
-from absa.offline.windows import Windows
+from absa.offline.models.folder import read_as
+from absa.offline.models.polarity_model import LABELS, PolarityModel
+from absa.offline.models.tagger import Candidate, Tagger, disjoint
+from absa.offline.text.annotations import NEUTRAL, Aspect, Probabilities, View
+from absa.offline.text.windows import Windows
 
-LANGUAGES = ("ko", "en")
 _CLIP = 1e-4
 #: From this probability on a candidate counts as one of those that share a text's opinions.
 _LIKELY = 0.3
@@ -199,100 +190,3 @@ def evidence_of(
             for domain in domains
         ),
     ]
-
-
-@dataclass(frozen=True)
-class LanguageModels:
-    """The models of one language."""
-
-    tagger: Tagger
-    polarity: PolarityModel
-    decision: Decision
-
-
-class Models:
-    """The models of a folder, each shipped language read when it is first met."""
-
-    def __init__(self, folder: str | Path | None = None, *, trusted: bool = False) -> None:
-        """Take the shipped folder, or another one, which is read at once: it may be damaged.
-
-        `trusted` takes files that the other folder's manifest does not vouch for.
-
-        Raises:
-            ValueError: if the folder holds no models, or a damaged one.
-        """
-        self._loaded: dict[str, LanguageModels] = {}
-        self._lock = ForkSafeLock()
-        if folder is None:
-            return
-        own = ModelFolder(Path(folder), trusted)
-        languages = [lang for lang in LANGUAGES if decision_file(own.path, lang).exists()]
-        if not languages:
-            raise ValueError(
-                f"{folder} is not a model: make one with `absa train DATA --out MODEL`"
-            )
-        self._loaded = {lang: load(own, lang) for lang in languages}
-
-    def of(self, lang: str) -> LanguageModels:
-        """The models of ``ko`` or ``en``."""
-        with self._lock:
-            if lang not in self._loaded:
-                self._loaded[lang] = load(shipped(), lang)
-            return self._loaded[lang]
-
-
-def load(folder: ModelFolder, lang: str) -> LanguageModels:
-    """Read the models of one language.
-
-    Raises:
-        ValueError: if one of them is damaged or missing.
-    """
-    path = decision_file(folder.path, lang)
-    decision = Decision.read(folder.read(path.name), path)
-    base = tagger(shipped(), lang) if decision.stacked else None
-    return LanguageModels(tagger(folder, lang, base), polarity(folder, lang), decision)
-
-
-def polarity(folder: ModelFolder, lang: str) -> PolarityModel:
-    """The polarity model of a folder."""
-    path = polarity_file(folder.path, lang)
-    return PolarityModel.read(folder.read(path.name), path)
-
-
-def tagger(folder: ModelFolder, lang: str, base: Tagger | None = None) -> Tagger:
-    """The tagger of a folder, with the network beside it if there is one."""
-    path, beside = tagger_file(folder.path, lang), network_file(folder.path, lang)
-    network = Network.read(folder.read(beside.name), beside) if folder.has(beside.name) else None
-    content = folder.read(path.name)
-    with read_as("an aspect tagger", path):
-        return Tagger(content, base, network)
-
-
-def decision_file(folder: Path, lang: str) -> Path:
-    """Where a folder has the decision of a language."""
-    return folder / f"decision_{lang}.json"
-
-
-def tagger_file(folder: Path, lang: str) -> Path:
-    """Where a folder has the tagger of a language."""
-    return folder / f"tagger_{lang}.crf"
-
-
-def network_file(folder: Path, lang: str) -> Path:
-    """Where a folder has the network of a language, if it has one."""
-    return folder / f"network_{lang}.npz"
-
-
-def polarity_file(folder: Path, lang: str) -> Path:
-    """Where a folder has the polarity model of a language."""
-    return folder / f"polarity_{lang}.npz"
-
-
-def save(folder: Path, lang: str, crf: bytes, polarity: PolarityModel, decision: Decision) -> None:
-    """Write the models of one language into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tagger_file(folder, lang).write_bytes(crf)
-    polarity.save(polarity_file(folder, lang))
-    decision.save(decision_file(folder, lang))
-    files = (tagger_file, polarity_file, decision_file)
-    record(folder, [file(folder, lang).name for file in files])

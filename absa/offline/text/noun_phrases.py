@@ -8,10 +8,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from absa.offline import english
-from absa.offline.lexicon import Lexicon, lexicon
-from absa.offline.model import Aspect, Token, View
 from absa.offline.stopping import watched
+from absa.offline.text import english
+from absa.offline.text.annotations import Aspect, Token, View
+from absa.offline.text.lexicon import Lexicon, lexicon
 
 _NOUN = frozenset({"NNG", "NNP", "SL", "XR"})
 _SUBJECT = frozenset("은 는 이 가 도 을 를 께서 만 ᆫ 의 와 과 에".split())
@@ -42,7 +42,7 @@ def _english_termness(token: Token, words: Lexicon) -> float:
     return _UNKNOWN
 
 
-def find(view: View) -> list[Aspect]:
+def find_noun_phrases(view: View) -> list[Aspect]:
     """The noun phrases of a text, in its order."""
     opinion_at = {
         index

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from absa.nodes.language import language
-from absa.offline import models
 from absa.offline.analysis import Analyser
-from absa.offline.features import features
-from absa.offline.model import View
-from absa.offline.models import LANGUAGES, LanguageModels, Models
-from absa.offline.sentiment import PolarityModel
-from absa.offline.tagger import Tagger
-from absa.offline.training import decision, sentiment, tagger
+from absa.offline.models import loading
+from absa.offline.models.features import features
+from absa.offline.models.loading import LANGUAGES, LanguageModels, Models
+from absa.offline.models.polarity_model import PolarityModel
+from absa.offline.models.tagger import Tagger
+from absa.offline.text.annotations import View
+from absa.offline.text.views import view_of
+from absa.offline.training import decision, polarity_model, tagger
 from absa.offline.training.decision import Judged, TooLittleData
-from absa.offline.views import view_of
 from absa.schemas.sample import Sample
 
 #: With fewer texts that name an aspect, what is learned is chance.
@@ -132,7 +132,7 @@ def _train_language(
             [(rows[number], wanted[number]) for number in numbers],
             lambda done, total: tell(what, done / total),
         )
-        return content, sentiment.train(_labelled(part), lang, base.polarity)
+        return content, polarity_model.train(_labelled(part), lang, base.polarity)
 
     # How far the models may be trusted is seen on texts that they were not trained on.
     for fold in range(_FOLDS):
@@ -145,7 +145,7 @@ def _train_language(
     domains = {case.sample.domain for case in cases if case.sample.domain}
     decided = decision.fit(judged, domains, domains, stacked=True)
     content, polarity = fit(range(len(cases)), f"{lang}: all texts")
-    models.save(folder, lang, content, polarity, decided)
+    loading.save(folder, lang, content, polarity, decided)
 
 
 def _fit_tagger(
@@ -166,7 +166,7 @@ def _judged(
     ]
 
 
-def _labelled(cases: Sequence[Case]) -> list[sentiment.Labelled]:
+def _labelled(cases: Sequence[Case]) -> list[polarity_model.Labelled]:
     found = []
     for case in cases:
         aspects = tuple(
@@ -174,8 +174,8 @@ def _labelled(cases: Sequence[Case]) -> list[sentiment.Labelled]:
             for aspect in case.sample.aspects or ()
             if aspect.from_ is not None and aspect.to is not None
         )
-        label = sentiment.label_of(aspect.polarity for aspect in case.sample.aspects or ())
-        found.append(sentiment.Labelled(case.view, aspects, label))
+        label = polarity_model.label_of(aspect.polarity for aspect in case.sample.aspects or ())
+        found.append(polarity_model.Labelled(case.view, aspects, label))
     return found
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from absa.offline.model import Token
 from absa.offline.stopping import watched
+from absa.offline.text.annotations import Token
 
 #: Emoticons and emoji ranges; shared with Korean text, where Kiwi would split emoticons.
 EMOTION = (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline.cues import ZONES
-from absa.offline.hashing import Table, key_of
-from absa.offline.zonenet import NAMES, ZoneNet
+from absa.offline.models.cues import ZONES
+from absa.offline.models.hashing import Table, key_of
+from absa.offline.models.zone_network import NAMES, ZoneNet
 
 Placed = Sequence[tuple[str, int]]
 Array = npt.NDArray[np.float32]

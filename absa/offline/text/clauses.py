@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from absa.offline.lexicon import lexicon
-from absa.offline.model import ADDITIVE, CONTRAST, SENTENCE, Clause, Token
-from absa.offline.opinions import Hit
 from absa.offline.stopping import watched
+from absa.offline.text.annotations import ADDITIVE, CONTRAST, SENTENCE, Clause, Token
+from absa.offline.text.lexicon import lexicon
+from absa.offline.text.opinions import Hit
 
 _STOPS = frozenset(".!?…。！？")
 _BREAKS = frozenset(";:()–—-/")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE
+from absa.offline.text.annotations import NEGATIVE, NEUTRAL, POSITIVE
 
 Item = Mapping[str, Any]
 POLARITIES = (POSITIVE, NEGATIVE, NEUTRAL)

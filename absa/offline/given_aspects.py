@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
-from absa.offline import polarity
-from absa.offline.lexicon import lexicon
-from absa.offline.model import Aspect, Finding, View
-from absa.offline.models import LanguageModels
-from absa.offline.sentiment import LABELS
+from absa.offline.models.loading import LanguageModels
+from absa.offline.models.polarity_model import LABELS
 from absa.offline.stopping import watched_closely
-from absa.offline.windows import Windows
+from absa.offline.text import polarity_rules
+from absa.offline.text.annotations import Aspect, Finding, View
+from absa.offline.text.lexicon import lexicon
+from absa.offline.text.windows import Windows
 
 Place = tuple[int, int]
 
@@ -27,17 +27,17 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Find
     aspects = _aspects(view, places)
     windows = Windows(view)
     found = []
-    for aspect, (clause, nearest) in zip(aspects, polarity.ruled(view, aspects), strict=True):
+    for aspect, (clause, nearest) in zip(aspects, polarity_rules.ruled(view, aspects), strict=True):
         near = windows.at(aspect.first)
         own = (aspect.start, aspect.end)
         low, high = near.tokens[0].start, near.tokens[-1].end
         others = [p for p in places.values() if p != own and low <= p[0] and p[1] <= high]
         said = models.polarity.aspect(near, *own, others)
         if view.domain not in models.decision.domains:
-            said = polarity.backed(said, clause)
+            said = polarity_rules.backed(said, clause)
         likely = max(said)
         word, sure = LABELS[said.index(likely)], round(likely, 3)
-        reading = polarity.learned(view, aspect, word, likely, sure, (nearest, clause))
+        reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
         found.append(Finding(aspect, sure, reading, nearest))
     return found
 

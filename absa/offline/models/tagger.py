@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pycrfsuite
 
 from absa.offline import stopping
-from absa.offline.features import features
-from absa.offline.model import View
-from absa.offline.network import LABELS, Network
-from absa.offline.windows import pieces
+from absa.offline.models.features import features
+from absa.offline.models.network import LABELS, Network
+from absa.offline.text.annotations import View
+from absa.offline.text.windows import pieces
 
 #: A candidate less likely than this is not worth a second look.
 _FLOOR = 0.08
@@ -64,7 +64,7 @@ class Tagger:
 
         Raises:
             ValueError: if it is not a tagger's model. Native code does not notice all damage: the
-                content of a file has to be checked before (`absa.offline.folder`).
+                content of a file has to be checked before (`absa.offline.models.folder`).
         """
         if not _is_whole(content):
             raise ValueError("the file is cut off, or something else")

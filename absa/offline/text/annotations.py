@@ -14,6 +14,9 @@ NEGATIVE = "negative"
 NEUTRAL = "neutral"
 MIXED = "mixed"
 
+#: P(positive), P(negative), P(neutral).
+Probabilities = tuple[float, float, float]
+
 #: How a clause is joined to the one before it.
 SENTENCE = "sentence"
 CONTRAST = "contrast"
@@ -133,5 +136,5 @@ class Analysis:
     #: What the text says as a whole, where no aspect is named and that is to be reported.
     overall: Reading | None = None
     #: P(positive), P(negative), P(neutral) of the text as a whole.
-    mood: tuple[float, float, float] | None = None
+    mood: Probabilities | None = None
     used_negators: frozenset[int] = field(default_factory=frozenset)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from absa.nodes.morphemes import kiwi
-from absa.offline.english import EMOTION_RE
-from absa.offline.model import Token
 from absa.offline.stopping import watched_closely
+from absa.offline.text.annotations import Token
+from absa.offline.text.english import EMOTION_RE
 
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
 _PIECE = 160

@@ -1,6 +1,6 @@
 """Training of the polarity models: the shipped ones, and on one's own labelled data.
 
-``python -m absa.offline.training.sentiment DATA --out MODELS`` makes the shipped models from a
+``python -m absa.offline.training.polarity_model DATA --out MODELS`` makes the shipped models from a
 folder with ``train/*.jsonl[.gz]``. Same data, same bytes (on one machine, with one thread).
 """
 
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline import cues
-from absa.offline.folder import record
-from absa.offline.hashing import Keys, Table, added, keys_of
-from absa.offline.model import NEGATIVE, NEUTRAL, POSITIVE, View
-from absa.offline.sentiment import BIAS, LABELS, PolarityModel, unit
-from absa.offline.training import zonenet
-from absa.offline.views import view_of
-from absa.offline.zonenet import ZoneNet
+from absa.offline.models import cues
+from absa.offline.models.folder import record
+from absa.offline.models.hashing import Keys, Table, added, keys_of
+from absa.offline.models.polarity_model import BIAS, LABELS, PolarityModel, unit
+from absa.offline.models.zone_network import ZoneNet
+from absa.offline.text.annotations import NEGATIVE, NEUTRAL, POSITIVE, View
+from absa.offline.text.views import view_of
+from absa.offline.training import zone_network
 from absa.schemas.json_text import parse_json
 
 Array = npt.NDArray[np.float64]
@@ -136,7 +136,7 @@ def _aspect_model(
 
     def network(part: npt.NDArray[np.bool_], count: int) -> ZoneNet:
         chosen = np.flatnonzero(part & named)
-        return zonenet.train(
+        return zone_network.train(
             [placed[i] for i in chosen],
             cases.labels[chosen],
             cases.weights[chosen].astype(np.float32),

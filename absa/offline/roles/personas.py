@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from absa.offline import debate, lens, reading
-from absa.offline.model import Analysis
+from absa.offline.roles import debate, lookup, reading
+from absa.offline.text.annotations import Analysis
 
 _WANTED = {"pro": 1.0, "con": -1.0}
 _MAX_POINTS = 5
@@ -18,8 +18,8 @@ def turn(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
     stance = reading.word(persona.get("stance")) or "neutral"
     wanted = _WANTED.get(stance)
     points = [
-        f"{finding.aspect.term}: {lens.evidence(analysis, finding.clause_reading)}"
-        for finding in lens.distinct(analysis)
+        f"{finding.aspect.term}: {lookup.evidence(analysis, finding.clause_reading)}"
+        for finding in lookup.distinct(analysis)
         if finding.clause_reading.opinion is not None
         and (wanted is None or finding.clause_reading.score * wanted > 0)
     ][:_MAX_POINTS]

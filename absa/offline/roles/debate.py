@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from absa.offline import lens, reading
-from absa.offline.model import NEUTRAL, Analysis, Finding
-from absa.offline.reading import key
+from absa.offline.roles import lookup, reading
+from absa.offline.roles.reading import key
+from absa.offline.text.annotations import NEUTRAL, Analysis, Finding
 
 #: A speaker contradicts Stage 1 only when it is this sure of its own reading.
 _SURE = 0.68
@@ -53,7 +53,7 @@ def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     edits = []
     for item in reading.sentiments(inputs.get("stage1")):
         term, polarity = item["aspect_term"], reading.polarity(item["polarity"])
-        finding = lens.find(analysis, term)
+        finding = lookup.find(analysis, term)
         doubtful = finding is None or not _judges(finding)
         if item.get("is_backfilled") and doubtful and not inputs.get("given_aspects"):
             # Named, most often by the contrast rule, but nothing in the text clearly judges it.
@@ -65,7 +65,7 @@ def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
                 edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
             continue
         nearest = finding.nearest_reading
-        quoted = lens.evidence(analysis, nearest)
+        quoted = lookup.evidence(analysis, nearest)
         if nearest.polarity == polarity:
             edits.append(
                 _edit(
@@ -95,7 +95,7 @@ def _missed(analysis: Analysis, known: list[str]) -> list[Finding]:
     keys = {key(term) for term in known}
     joined = " ".join(keys)
     found = []
-    for finding in (*lens.distinct(analysis), *analysis.reserve):
+    for finding in (*lookup.distinct(analysis), *analysis.reserve):
         own = key(finding.aspect.term)
         if (
             own
@@ -126,7 +126,7 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         if longer and analysis.text.lower().count(term.lower()) == 1:
             edits.append(_edit("merge_tuples", term, value=longer[0], confidence=0.6))
             continue
-        synonym = lens.synonym_of(term, terms[:position], analysis.lang)
+        synonym = lookup.synonym_of(term, terms[:position], analysis.lang)
         if synonym is not None:
             edits.append(_edit("set_aspect_ref", term, value=synonym, confidence=0.5))
     polarities: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -134,7 +134,7 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         polarities[key(item["aspect_term"])].append(item)
     for group in polarities.values():
         term, polarity = group[0]["aspect_term"], reading.polarity(group[0]["polarity"])
-        finding = lens.find(analysis, term)
+        finding = lookup.find(analysis, term)
         if (
             len(group) == 1
             and finding is not None
@@ -145,7 +145,7 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "confirm_tuple",
                     term,
                     polarity=polarity,
-                    evidence=lens.evidence(analysis, finding.clause_reading),
+                    evidence=lookup.evidence(analysis, finding.clause_reading),
                     confidence=finding.clause_reading.confidence,
                 )
             )
@@ -155,7 +155,7 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "confirm_tuple",
                 finding.aspect.term,
                 polarity=finding.clause_reading.polarity,
-                evidence=lens.evidence(analysis, finding.clause_reading),
+                evidence=lookup.evidence(analysis, finding.clause_reading),
                 confidence=finding.clause_reading.confidence,
             )
         )
@@ -183,11 +183,11 @@ class _Votes:
         for _, edit in reading.edits(inputs.get("history")):
             self._hear(analysis, edit)
         for own, term in list(self.terms.items()):
-            finding = lens.find(analysis, term)
+            finding = lookup.find(analysis, term)
             if finding is not None and finding.clause_reading.opinion is not None:
                 view = finding.clause_reading
                 self._vote(own, view.polarity, 0.5 * view.confidence)
-                self._quote(analysis, own, view.polarity, lens.evidence(analysis, view))
+                self._quote(analysis, own, view.polarity, lookup.evidence(analysis, view))
 
     def _vote(self, own: str, polarity: str, weight: float) -> None:
         self.weights[own][polarity] += weight
@@ -296,7 +296,7 @@ def judge(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
             )
         )
     polarities = [item["polarity"] for item in tuples]
-    sentence = lens.label(polarities)
+    sentence = lookup.label(polarities)
     if not tuples and analysis.overall is not None:
         sentence = analysis.overall.polarity
     return {
@@ -313,7 +313,7 @@ def judge(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _sentence_evidence(analysis: Analysis, proofs: list[dict[str, str]]) -> list[str]:
     spans = list(dict.fromkeys(item["evidence"] for item in proofs))
     if not spans and analysis.overall is not None:
-        spans = [quoted] if (quoted := lens.evidence(analysis, analysis.overall)) else []
+        spans = [quoted] if (quoted := lookup.evidence(analysis, analysis.overall)) else []
     if not spans and analysis.text.strip():
         spans = [analysis.text.strip()[:200]]
     return spans[:20]

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from absa.offline import english, folder
-from absa.offline.model import CONTRAST, Token, View
+from absa.offline.models import folder
+from absa.offline.text import english
+from absa.offline.text.annotations import CONTRAST, Token, View
 
 _REACH = (-2, -1, 1, 2)
 _EDGE = "^"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from absa.offline.lexicon import lexicon
-from absa.offline.model import (
+from absa.offline.roles.reading import key
+from absa.offline.text.annotations import (
     MIXED,
     NEGATIVE,
     NEUTRAL,
@@ -12,7 +12,7 @@ from absa.offline.model import (
     Finding,
     Reading,
 )
-from absa.offline.reading import key
+from absa.offline.text.lexicon import lexicon
 
 _EVIDENCE_LIMIT = 200
 

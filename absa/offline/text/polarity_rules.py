@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
 
-from absa.offline.lexicon import lexicon
-from absa.offline.model import (
+from absa.offline.stopping import watched
+from absa.offline.text.annotations import (
     ADDITIVE,
     NEGATIVE,
     NEUTRAL,
@@ -17,12 +17,12 @@ from absa.offline.model import (
     Aspect,
     Clause,
     Opinion,
+    Probabilities,
     Reading,
     Token,
     View,
 )
-from absa.offline.sentiment import Probabilities
-from absa.offline.stopping import watched
+from absa.offline.text.lexicon import lexicon
 
 _NEUTRAL_BAND = 0.06
 #: Share of an opinion that reaches an aspect in the next clause, and past a modified noun.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from absa.offline import clauses, english, morphology, opinions
-from absa.offline.model import Clause, Opinion, Token, View
 from absa.offline.stopping import watched
+from absa.offline.text import clauses, english, morphology, opinions
+from absa.offline.text.annotations import Clause, Opinion, Token, View
 
 _NEGATED = {True: -0.8, False: -0.6}
 

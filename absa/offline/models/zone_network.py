@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline.hashing import Table
+from absa.offline.models.hashing import Table
 
 Array = npt.NDArray[np.float32]
 NAMES = ("gates", "inner", "inner_bias", "outer", "direct", "bias")

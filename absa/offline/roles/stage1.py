@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from absa.offline import lens
-from absa.offline.lexicon import lexicon
-from absa.offline.model import (
+from absa.offline.models.polarity_model import LABELS
+from absa.offline.roles import lookup
+from absa.offline.roles.reading import key
+from absa.offline.text.annotations import (
     CONTRAST,
     MIXED,
     NEGATIVE,
@@ -15,8 +16,7 @@ from absa.offline.model import (
     Analysis,
     Finding,
 )
-from absa.offline.reading import key
-from absa.offline.sentiment import LABELS
+from absa.offline.text.lexicon import lexicon
 
 _MAX_RISKS = 20
 #: How sure the mood of a text is where it is clear, and below what an aspect is doubtful.
@@ -33,7 +33,7 @@ def ate(analysis: Analysis) -> dict[str, Any]:
     """Opinionated noun phrases; where none is named, what the text judges as a whole."""
     aspects: list[dict[str, Any]] = []
     seen: set[str] = set()
-    for finding in lens.distinct(analysis):
+    for finding in lookup.distinct(analysis):
         term = key(finding.aspect.term)
         if term in seen:
             continue
@@ -48,10 +48,10 @@ def ate(analysis: Analysis) -> dict[str, Any]:
                 else "named among judged aspects",
             }
         )
-    if not aspects and analysis.overall is not None and lens.implicit_term(analysis):
+    if not aspects and analysis.overall is not None and lookup.implicit_term(analysis):
         aspects.append(
             {
-                "term": lens.implicit_term(analysis),
+                "term": lookup.implicit_term(analysis),
                 "span": None,
                 "confidence": round(analysis.overall.confidence - 0.1, 3),
                 "rationale": "an opinion without a named aspect",
@@ -63,24 +63,24 @@ def ate(analysis: Analysis) -> dict[str, Any]:
 def atsa(analysis: Analysis) -> dict[str, Any]:
     """The polarity of each aspect's clause, negation applied."""
     sentiments: list[dict[str, Any]] = []
-    for finding in lens.distinct(analysis):
+    for finding in lookup.distinct(analysis):
         reading = finding.clause_reading
-        quoted = lens.evidence(analysis, reading)
+        quoted = lookup.evidence(analysis, reading)
         sentiments.append(
             {
                 "aspect_ref": finding.aspect.term,
                 "polarity": reading.polarity,
                 "opinion_term": quoted or None,
-                "evidence": lens.grounds(analysis, finding, quoted),
+                "evidence": lookup.grounds(analysis, finding, quoted),
                 "confidence": reading.confidence,
                 "is_implicit": False,
             }
         )
-    if not sentiments and analysis.overall is not None and lens.implicit_term(analysis):
-        quoted = lens.evidence(analysis, analysis.overall)
+    if not sentiments and analysis.overall is not None and lookup.implicit_term(analysis):
+        quoted = lookup.evidence(analysis, analysis.overall)
         sentiments.append(
             {
-                "aspect_ref": lens.implicit_term(analysis),
+                "aspect_ref": lookup.implicit_term(analysis),
                 "polarity": analysis.overall.polarity,
                 "opinion_term": quoted or None,
                 "evidence": quoted,
@@ -220,7 +220,7 @@ def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
             finding.aspect.end,
             f"nothing judges {finding.aspect.term}",
         )
-        for finding in lens.distinct(analysis)
+        for finding in lookup.distinct(analysis)
         if finding.clause_reading.opinion is None
     ]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from absa.offline import english
-from absa.offline.lexicon import Lexicon, lexicon
-from absa.offline.model import Token
+from absa.offline.text import english
+from absa.offline.text.annotations import Token
+from absa.offline.text.lexicon import Lexicon, lexicon
 
 _CONTENT = frozenset({"NNG", "NNP", "XR", "VA", "VV", "MAG", "IC", "SL", "VCN", "MM", "NNB", "SN"})
 _NOUNS = frozenset({"NNG", "NNP", "SL", "XR"})

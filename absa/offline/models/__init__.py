@@ -1,0 +1,1 @@
+"""The learned models: the files of a model folder and the networks in them."""

@@ -1,0 +1,1 @@
+"""What stands in a text: tokens, clauses, opinion words, noun phrases."""
