@@ -16,6 +16,7 @@ from absa.config import load_settings
 from absa.demos import Demos
 from absa.graph import Graph
 from absa.inputs import graph_input
+from absa.own_files import read_own_files
 from absa.schemas import answers, human, memory, output, records
 from absa.schemas.backend import Backend
 from absa.schemas.errors import InputError
@@ -106,13 +107,14 @@ class TextAnalyser:
 
 
 @lru_cache(maxsize=8)
-def _analyser_for(settings_json: str) -> TextAnalyser:
+def _analyser_for(settings_json: str, own_files: str) -> TextAnalyser:
     return TextAnalyser(Settings.model_validate_json(settings_json))
 
 
 def _analyser(settings: Settings | None) -> TextAnalyser:
     """Graphs are kept: the settings' text is the key, since personas make them unhashable."""
-    return _analyser_for((settings or load_settings()).model_dump_json())
+    chosen = settings or load_settings()
+    return _analyser_for(chosen.model_dump_json(), repr(read_own_files(chosen)))
 
 
 def analyze(

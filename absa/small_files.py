@@ -39,3 +39,11 @@ def read_small(path: Path) -> bytes:
     if len(content) > SMALL:
         raise OSError(errno.EFBIG, f"more than {SMALL // 1_000_000} MB", str(path))
     return content
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The files of a folder. Hidden ones (`.git`, `.DS_Store`) belong to other programs."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        p for p in files if not any(n.startswith(".") for n in p.relative_to(folder).parts)
+    )

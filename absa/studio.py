@@ -7,6 +7,7 @@ graph, so that Studio shows the same graphs over a model of one's own.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import yaml
 from langsmith import tracing_context
@@ -15,8 +16,10 @@ from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
 from absa.config import load_settings
 from absa.graph import Graph, build, build_switchable
+from absa.graph import wiring as shipped_wiring
 from absa.nodes.assets import data_dir
 from absa.nodes.morphemes import kiwi
+from absa.own_files import read_own_files
 from absa.schemas.settings import MemorySettings, PipelineSettings
 
 _GIVEN = os.environ.get("ABSA_CONFIG") or None
@@ -31,7 +34,8 @@ def _ablated(name: str) -> PipelineSettings:
 
 def _offered(config: str, name: str) -> Graph:
     # The server brings the checkpointer that a graph needs to wait for a person.
-    return build(_ablated(config), _backend, name=name, interactive=True)
+    wiring = replace(shipped_wiring(_ablated(config)), own_files=_own_files)
+    return wiring.compile(backend=_backend, name=name, interactive=True)
 
 
 def _warm_up(pipeline: PipelineSettings) -> None:
@@ -48,9 +52,10 @@ def _warm_up(pipeline: PipelineSettings) -> None:
 
 _settings = load_settings(_GIVEN)
 _backend = open_backend(_settings.backend)
+_own_files = read_own_files(_settings)
 _warm_up(_settings.pipeline)
 
-absa = build_switchable(_settings.pipeline, _backend)
+absa = build_switchable(_settings.pipeline, _backend, own_files=_own_files)
 absa_no_debate = _offered("abl_no_debate", "absa_no_debate")
 absa_no_override = _offered("abl_no_debate_override", "absa_no_override")
 conflict_review = _offered("conflict_review", "conflict_review")

@@ -19,6 +19,7 @@ from absa.graph import Wiring
 from absa.graph import wiring as shipped_wiring
 from absa.graph.steps import nearest
 from absa.memory import open_memory
+from absa.own_files import read_own_files
 from absa.schemas.errors import WiringError
 from absa.schemas.settings import Settings
 
@@ -37,6 +38,7 @@ def wiring(settings: Settings | None = None) -> Wiring:
         shipped_wiring(chosen.pipeline),
         default_backend=lambda: make_backend(chosen.backend),
         open_store=open_store,
+        own_files=read_own_files(chosen),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from absa.graph.compile import Graph, compile_table
 from absa.graph.debate import debate, variants
 from absa.graph.wiring import Wiring, wiring
+from absa.nodes.assets import OwnFiles
 from absa.schemas.backend import Backend
 from absa.schemas.settings import PipelineSettings
 
@@ -16,7 +17,13 @@ def build(pipeline: PipelineSettings, backend: Backend, **options: Any) -> Graph
     return wiring(pipeline).compile(backend=backend, **options)
 
 
-def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str = "absa") -> Graph:
+def build_switchable(
+    pipeline: PipelineSettings,
+    backend: Backend,
+    *,
+    name: str = "absa",
+    own_files: OwnFiles | None = None,
+) -> Graph:
     """All parts of the debate behind conditional edges that read the run's context.
 
     This is the graph that Studio offers.
@@ -28,4 +35,5 @@ def build_switchable(pipeline: PipelineSettings, backend: Backend, *, name: str 
         name=name,
         interactive=True,
         switchable_to=variants(pipeline),
+        own_files=own_files,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -13,8 +14,9 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import RetryPolicy, Send
 
-from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce
+from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce, WithOwnFiles
 from absa.graph.table import Choice, Route, Rule, Table
+from absa.nodes.assets import OwnFiles
 from absa.nodes.human_review import human_review, pending_review
 from absa.schemas.backend import Backend
 from absa.schemas.context import context_for
@@ -34,6 +36,7 @@ from absa.schemas.state import (
 RECURSION_LIMIT = 1_000_000
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
+Router = Callable[[State, PipelineSettings], list[Any]]
 
 
 def compile_table(
@@ -47,6 +50,7 @@ def compile_table(
     interactive: bool = False,
     switchable_to: Sequence[PipelineSettings] = (),
     own_keys: Mapping[str, Any] | None = None,
+    own_files: OwnFiles | None = None,
 ) -> Graph:
     """Compile the table; `Wiring.compile` explains the arguments.
 
@@ -67,21 +71,27 @@ def compile_table(
     )
     for node in table.nodes.values():
         if not isinstance(node, Rule):
-            step: Any = AgentStep(node, backend, settings)
+            step: Any = _with(own_files, AgentStep(node, backend, settings))
             graph.add_node(node.name, step, retry_policy=RetryPolicy(retry_on=_is_retryable))
             continue
         if node.name == "intake":
             node = _with_blank_state(node, settings, keys)
         elif node.function is human_review and not (interactive or checkpointer):
             node = replace(node, function=pending_review)
-        graph.add_node(node.name, RuleStep(node, settings, keys))
+        graph.add_node(node.name, _with(own_files, RuleStep(node, settings, keys)))
     variants = [table.under(other) for other in switchable_to] or [table]
     for source in (START, *table.nodes):
-        _add_edges(graph, table, source, variants, settings)
+        _add_edges(
+            graph, table, source, variants, lambda r: _with(own_files, RouteStep(r, settings))
+        )
     if has_memory and store is None and not interactive:
         store = InMemoryStore()
     compiled = graph.compile(name=name, store=store, checkpointer=checkpointer)
     return compiled.with_config(recursion_limit=RECURSION_LIMIT)
+
+
+def _with(own_files: OwnFiles | None, step: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    return WithOwnFiles(step, own_files) if own_files else step
 
 
 def _is_retryable(error: Exception) -> bool:
@@ -104,12 +114,12 @@ def _add_edges(
     table: Table,
     source: str,
     variants: Sequence[Table],
-    settings: SettingsInForce,
+    step: Callable[[Router], Runnable[Any, Any]],
 ) -> None:
     """Plain edges to what always follows, and a router with its possible targets for the rest."""
     route = table.edges[source]
     if isinstance(route, Choice) and route.labelled:
-        words = RouteStep(lambda state, p: list(route.router(state, p)), settings)
+        words = step(lambda state, p: list(route.router(state, p)))
         graph.add_conditional_edges(source, words, {w: way[0] for w, way in route.ways.items()})
         return
     fixed = [variant for variant in variants if source in variant.edges]
@@ -119,7 +129,7 @@ def _add_edges(
     for name in certain:
         graph.add_edge(source, name)
     if chosen := [name for name in possible if name not in certain]:
-        router = RouteStep(_router(table, route, set(certain)), settings)
+        router = step(_router(table, route, set(certain)))
         graph.add_conditional_edges(source, router, chosen)
 
 
@@ -128,9 +138,7 @@ def _is_certain(name: str, source: str, variants: Sequence[Table]) -> bool:
     return all(name in v.targets(source) and name not in v.conditions for v in variants)
 
 
-def _router(
-    table: Table, route: Route, certain: Collection[str]
-) -> Callable[[State, PipelineSettings], list[Any]]:
+def _router(table: Table, route: Route, certain: Collection[str]) -> Router:
     def chosen(state: State, p: PipelineSettings) -> list[Any]:
         picked = route.picked(state, p) if isinstance(route, Choice) else route
         sends = [target for target in picked if isinstance(target, Send)]

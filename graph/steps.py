@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from absa.graph.table import Rule
 from absa.nodes.agent import Agent, Update, Variants
-from absa.nodes.assets import override_profiles
+from absa.nodes.assets import OwnFiles, override_profiles, using
 from absa.schemas.backend import Backend
 from absa.schemas.context import RunContext
 from absa.schemas.errors import InputError, WiringError
@@ -234,6 +234,28 @@ class AgentStep(Runnable[State, Any]):
         start = time.perf_counter()
         reply = await self._backend.aask(question)
         return _streamed(agent.take(state, question, reply, _ms_since(start)))
+
+
+class WithOwnFiles(Runnable[State, Any]):
+    """Another step, with a user's prompts and resources over the shipped ones."""
+
+    def __init__(self, step: Runnable[Any, Any], files: OwnFiles) -> None:
+        """Run `step` with `files`."""
+        self.name: str = str(step.name)
+        self._step = step
+        self._files = files
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the step."""
+        with using(self._files):
+            return self._step.invoke(input, config)
+
+    async def ainvoke(
+        self, input: State, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Run the step in the loop."""
+        with using(self._files):
+            return await self._step.ainvoke(input, config)
 
 
 def _streamed(update: Update) -> Update:

@@ -21,6 +21,7 @@ from absa.graph.table import Choice, Node, Route, Rule, Table
 from absa.graph.vote import vote
 from absa.nodes import assets
 from absa.nodes.agent import Agent, Variants
+from absa.nodes.assets import OwnFiles
 from absa.schemas.answers import as_answer
 from absa.schemas.backend import Backend
 from absa.schemas.errors import WiringError
@@ -52,6 +53,7 @@ class Wiring:
     default_backend: Callable[[], Backend] | None = None
     open_store: Callable[[], AbstractContextManager[BaseStore | None]] = nullcontext
     own_nodes: frozenset[str] = frozenset()
+    own_files: OwnFiles | None = None
     own_keys: Mapping[str, Any] = field(default_factory=dict)
     mistakes: tuple[str, ...] = ()
 
@@ -179,6 +181,7 @@ class Wiring:
             checkpointer=checkpointer,
             interactive=interactive,
             own_keys=self.own_keys,
+            own_files=self.own_files,
         )
         # The store is closed when the graph is no longer used.
         weakref.finalize(graph, opened.close)

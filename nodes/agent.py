@@ -23,7 +23,6 @@ from absa.schemas.state import State
 
 A = TypeVar("A", bound=BaseModel)
 Update = dict[str, Any]
-Examples = tuple[tuple[str, str], ...]
 
 
 def _first_turn(_: State) -> int:
@@ -152,7 +151,7 @@ def _calls_of(node: str, state: State) -> int:
     return sum(record.node == node for record in state["calls"].values())
 
 
-def _sha256(system: str, examples: Examples, user: str) -> str:
+def _sha256(system: str, examples: assets.Examples, user: str) -> str:
     """Of all words of a question."""
     words = _hashed(system, examples).copy()
     words.update(user.encode())
@@ -160,7 +159,7 @@ def _sha256(system: str, examples: Examples, user: str) -> str:
 
 
 @cache
-def _hashed(system: str, examples: Examples) -> hashlib._Hash:
+def _hashed(system: str, examples: assets.Examples) -> hashlib._Hash:
     """What never changes is thousands of words: it is hashed once."""
     words = (system, *chain.from_iterable(examples), "")
     return hashlib.sha256("\0".join(words).encode())

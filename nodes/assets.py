@@ -1,8 +1,12 @@
-"""Where prompts, configs and resources live, in a checkout and in an installed wheel."""
+"""Prompts, configs and resources: the shipped ones, and a user's own that lie over them."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +23,42 @@ def data_dir(name: str) -> Path:
     return _ROOT / name
 
 
-@cache
+@dataclass(frozen=True, eq=False)
+class OwnFiles:
+    """Files of a user (`prompts.dir`, `resources.dir`): their text by their path in the folder."""
+
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+
+_ONLY_SHIPPED = OwnFiles()
+_own_files = ContextVar("own_files", default=_ONLY_SHIPPED)
+
+
+def own_files() -> OwnFiles:
+    """The user's files in force."""
+    return _own_files.get()
+
+
+@contextmanager
+def using(files: OwnFiles) -> Iterator[None]:
+    """Lay these files over the shipped ones, in this context and the threads it starts."""
+    before = _own_files.set(files)
+    try:
+        yield
+    finally:
+        _own_files.reset(before)
+
+
 def read_json(relative: str) -> Any:
     """A JSON resource by its path below `resources/`, or None where there is none."""
+    return _parsed(relative, own_files().resources.get(relative))
+
+
+@lru_cache(maxsize=64)
+def _parsed(relative: str, own: str | None) -> Any:
+    if own is not None:
+        return parse_json(own)
     path = data_dir("resources") / relative
     return parse_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
@@ -34,25 +71,30 @@ def override_profiles() -> dict[str, dict[str, Any]]:
 
 
 _EXAMPLES = "\nExamples\n"
+Examples = tuple[tuple[str, str], ...]
 
 
-@cache
 def prompt(source: str | Path) -> str:
     """The instructions of a prompt: what stands before its examples.
 
     `source` is the name of a file in `prompts/`, the path of another file, or the text itself.
     """
-    return _words(source).partition(_EXAMPLES)[0].strip()
+    return _divided(source, own_files().prompts.get(f"{source}.md"))[0]
 
 
-@cache
-def examples(source: str | Path) -> tuple[tuple[str, str], ...]:
+def examples(source: str | Path) -> Examples:
     """The examples at the end of a prompt: what is asked and what is answered, a line each."""
-    lines = [line for line in _words(source).partition(_EXAMPLES)[2].splitlines() if line]
-    return tuple(zip(lines[::2], lines[1::2], strict=True))
+    return _divided(source, own_files().prompts.get(f"{source}.md"))[1]
 
 
-def _words(source: str | Path) -> str:
+@lru_cache(maxsize=256)
+def _divided(source: str | Path, own: str | None) -> tuple[str, Examples]:
+    instructions, _, rest = (_text(source) if own is None else own).partition(_EXAMPLES)
+    lines = [line for line in rest.splitlines() if line]
+    return instructions.strip(), tuple(zip(lines[::2], lines[1::2], strict=True))
+
+
+def _text(source: str | Path) -> str:
     if isinstance(source, Path):
         return source.read_text(encoding="utf-8")
     if len(source.split()) > 1:

@@ -11,7 +11,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from absa.nodes import assets
 from absa.nodes.morphemes import Morpheme, kiwi
@@ -59,10 +59,15 @@ def _names(tokens: Sequence[Morpheme]) -> bool:
     return bool(tokens) and tokens[0].tag.startswith("VV") and tokens[-1].form in _MAKE_NOUNS
 
 
-@cache
 def language(code: str) -> Language:
     """The rules' knowledge of a language."""
-    return Language(code)
+    return _language(code, assets.own_files())
+
+
+@lru_cache(maxsize=16)
+def _language(code: str, files: assets.OwnFiles) -> Language:
+    with assets.using(files):
+        return Language(code)
 
 
 class Language:

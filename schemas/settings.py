@@ -394,6 +394,12 @@ class DemoSettings(_Section):
         return self
 
 
+class FolderSettings(_Section):
+    """A folder of your own whose files take the place of the shipped ones of the same name."""
+
+    dir: Text | None = None
+
+
 class AuxHfSettings(_Section):
     """A Hugging Face text classifier that is asked after the graph, for metrics only."""
 
@@ -555,6 +561,8 @@ class Settings(_Section):
     """All settings of a run."""
 
     pipeline: PipelineSettings = PipelineSettings()
+    prompts: FolderSettings = FolderSettings()
+    resources: FolderSettings = FolderSettings()
     demos: DemoSettings = DemoSettings()
     backend: BackendSettings = BackendSettings()
     aux_hf: AuxHfSettings = AuxHfSettings()

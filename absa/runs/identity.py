@@ -12,6 +12,7 @@ from typing import Any
 from absa.nodes.assets import data_dir
 from absa.schemas.errors import InputError
 from absa.schemas.settings import Settings
+from absa.small_files import visible_files
 
 # Raised when records of an older version could not be continued by this one.
 SCHEMA_VERSION = 1
@@ -70,9 +71,11 @@ NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
     "demos.path": _demos,
     "aux_hf.checkpoint": _checkpoint,
     "wiring": _wiring,
+    "prompts.dir": lambda settings: settings.prompts.dir,
+    "resources.dir": lambda settings: settings.resources.dir,
 }
 #: Those that a worker of a cluster reads for itself.
-READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint", "wiring")
+READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint", "wiring", "prompts.dir", "resources.dir")
 
 
 def file_sha256(path: Path) -> str:
@@ -105,20 +108,12 @@ def named_file_hashes(
 def _content(key: str, path: Path) -> str | dict[str, str]:
     try:
         if path.is_dir():
-            return {str(p.relative_to(path)): file_sha256(p) for p in _visible_files(path)}
+            return {str(p.relative_to(path)): file_sha256(p) for p in visible_files(path)}
         if path.exists() and not path.is_file():
             raise InputError(f"{key}: {path} is not a regular file; copy its content to one")
         return file_sha256(path)
     except OSError as error:
         raise InputError(f"{key}: {path} cannot be read: {error.strerror}") from error
-
-
-def _visible_files(folder: Path) -> list[Path]:
-    """The files of a folder. Hidden ones (`.git`, `.DS_Store`) belong to other programs."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(
-        p for p in files if not any(n.startswith(".") for n in p.relative_to(folder).parts)
-    )
 
 
 def identity(settings: Settings, data: Mapping[str, Any]) -> dict[str, Any]:

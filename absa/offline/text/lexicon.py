@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
-from absa.nodes.assets import data_dir
-from absa.schemas.json_text import parse_json
+from absa.nodes.assets import OwnFiles, own_files, read_json, using
 
 Phrase = tuple[tuple[str, ...], float]
 
@@ -65,8 +64,12 @@ def parse(raw: Mapping[str, Any]) -> Lexicon:
     )
 
 
-@cache
 def lexicon(lang: str) -> Lexicon:
     """The lexicon of ``ko`` or ``en``."""
-    path = data_dir("resources") / "lexicons" / f"{lang}.json"
-    return parse(parse_json(path.read_text(encoding="utf-8")))
+    return _lexicon(lang, own_files())
+
+
+@lru_cache(maxsize=16)
+def _lexicon(lang: str, files: OwnFiles) -> Lexicon:
+    with using(files):
+        return parse(read_json(f"lexicons/{lang}.json"))
