@@ -120,6 +120,9 @@ class Agent(Generic[A]):
             attempts=reply.attempts,
         )
         key = f"{self.name}#{question.turn}"
+        if type(answer) is not self.answer:
+            # The user's own class, which a checkpoint can find again.
+            answer = self.answer.model_validate(answer.model_dump(by_alias=True))
         update = {"calls": {key: record}, **self._own_update(state, cast(A, answer))}
         if "memory" in question.inputs:
             update["memory_injections"] = [*state["memory_injections"], key]

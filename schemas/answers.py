@@ -535,6 +535,7 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
 
 
 @cache
+@cache
 def as_answer(model: type[BaseModel]) -> type[Answer]:
     """The model as an answer: a user's own agent may answer with any pydantic model."""
     if issubclass(model, Answer):

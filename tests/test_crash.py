@@ -116,9 +116,9 @@ class Start:
         self.errors = folder / f"{name}.stderr"
 
     def wait_for_calls(self, count: int) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while len(self.server.calls(self.name)) < count and self.alive():
-            assert time.monotonic() < end, f"no {count} calls within a minute: {self.said()}"
+            assert time.monotonic() < end, f"no {count} calls: {self.said()}"
             time.sleep(0.005)
 
     def said(self) -> str:

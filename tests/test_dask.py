@@ -116,7 +116,7 @@ def on(cluster: Cluster) -> tuple[str, ...]:
 
 
 def wait_for(server: Server, word: str, calls: int, start: Start) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 400
     while server.count(word) < calls:
         assert start.process.is_alive() and time.monotonic() < end, start.said()
         time.sleep(0.01)
