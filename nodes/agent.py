@@ -120,10 +120,11 @@ class Agent(Generic[A]):
             attempts=reply.attempts,
         )
         key = f"{self.name}#{question.turn}"
+        own: BaseModel = answer
         if type(answer) is not self.answer:
             # The user's own class, which a checkpoint can find again.
-            answer = self.answer.model_validate(answer.model_dump(by_alias=True))
-        update = {"calls": {key: record}, **self._own_update(state, cast(A, answer))}
+            own = self.answer.model_validate(answer.model_dump(by_alias=True))
+        update = {"calls": {key: record}, **self._own_update(state, cast(A, own))}
         if "memory" in question.inputs:
             update["memory_injections"] = [*state["memory_injections"], key]
         return update

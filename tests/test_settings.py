@@ -257,7 +257,12 @@ def test_hostile_yaml_is_an_error_of_settings_not_a_crash(text: str, write: Writ
             1,
             "unknown key 'pipeline.enable_debate' (write it as nested keys, one level a line)",
         ),
-        ("zzz: 1", 1, "unknown key 'zzz' (valid here: pipeline, demos, backend, aux_hf, wiring)"),
+        (
+            "zzz: 1",
+            1,
+            "unknown key 'zzz' (valid here: pipeline, prompts, resources, demos, backend, aux_hf, "
+            "wiring)",
+        ),
         (
             "pipeline:\n  enable_debate: true\n  enable_debate: false",
             3,
