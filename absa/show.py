@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from absa.schemas.verdicts import REMOVED_BY_REVIEW, VERDICTS
+
 if TYPE_CHECKING:
     from absa.schemas.output import FinalAspect, FinalOutput
     from absa.schemas.records import ArbiterAction, Correction, DiscardedAction, GateRecord
@@ -53,20 +55,6 @@ _REFUSED = {
     "has_sentiment": "the aspect has a sentiment already",
     "unknown_action": "there is no such action",
 }
-_SKIPPED = {
-    "max_one_override_per_sample": "the overrides allowed for one text ({overrides}) are used up",
-    "neutral_only": "the debate said nothing positive or negative about it",
-    "no_evidence_span": "the debate gave no evidence",
-    "evidence_span_not_in_text": "the debate's evidence {evidence} is not in the text",
-    "evidence_span_missing_trigger": "the debate's evidence {evidence} is too short",
-    "low_signal": "the debate's signal was too weak (total {total} < {min_total})",
-    "action_ambiguity": "the debate was divided (margin {margin} < {min_margin})",
-    "l3_conservative": "the Validator saw a risk ({risks}), and there the gate lets nothing pass",
-    "implicit_soft_only": "the aspect is implicit: the text does not name it",
-    "contradictory_memory": "an override in a case like this went wrong before",
-    "already_confident": "{target} already, with a confidence of at least {min_target_conf}",
-}
-_REMOVED = "a review removed it or its sentiment, so the agents disagree about what to do"
 _ADOPTED = {
     "risk_resolved": "it resolves risks that the Validator saw, {before} before and {after} after",
     "debate_action": "the debate asked for a change",
@@ -330,7 +318,7 @@ def _polarities(sentiments: list[Mapping[str, Any]]) -> str:
 
 
 def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> Event:
-    why = skip_reason(record, output, settings)
+    why = gate_reason(record, output, settings)
     aspect = printable(record.aspect)
     if record.verdict == "already_confident":
         return Event("agreed", aspect, why)
@@ -338,15 +326,17 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
     return Event("refused", aspect, f"no override{wish}: {why}")
 
 
-def skip_reason(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> str:
-    """Why the gate let the debate not override an aspect."""
+def gate_reason(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> str:
+    """Why the gate gave its verdict on an aspect."""
     divided = record.margin < settings.min_margin - 1e-9
     if record.verdict == "action_ambiguity" and not divided:
-        return _REMOVED
-    return _SKIPPED.get(record.verdict, printable(record.verdict)).format(
+        return REMOVED_BY_REVIEW
+    facts = VERDICTS.get(record.verdict)
+    return (facts.reason if facts else printable(record.verdict)).format(
         evidence=quoted(record.evidence or ""),
         total=number(record.total),
         margin=number(record.margin),
+        drop=number(record.drop_score),
         target=record.target,
         min_total=number(settings.min_total),
         min_margin=number(settings.min_margin),
@@ -398,9 +388,9 @@ def _not_adopted(output: FinalOutput, settings: OverrideSettings) -> str:
         return "Stage 2 left no aspect with a sentiment"
     for record in meta.override_gate:
         if not record.applied and record.verdict == meta.adopt_reason:
-            why = skip_reason(record, output, settings)
+            why = gate_reason(record, output, settings)
             return f"Stage 2 changed nothing, and the gate held the debate back: {why}"
-    if meta.adopt_reason in ("low_signal", *_SKIPPED):
+    if meta.adopt_reason in VERDICTS:
         return "Stage 2 changed nothing"
     return printable(meta.adopt_reason)
 

@@ -7,20 +7,16 @@ never prose.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
 
 from langgraph.types import Send
 
 from absa.nodes.arbiter import undecided
 from absa.nodes.human_review import doubts_of_state
-from absa.schemas.records import Verdict
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import State
 
 Switch = Callable[[PipelineSettings], bool]
 
-OVERRIDES: tuple[Verdict, ...] = ("add", "flip", "drop")
-SKIPS: tuple[Verdict, ...] = tuple(v for v in get_args(Verdict) if v not in OVERRIDES)
 # The debate spoke of no aspect at all.
 NO_VERDICT = "none"
 

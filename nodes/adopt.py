@@ -37,20 +37,13 @@ from absa.schemas.records import (
 )
 from absa.schemas.settings import OverrideSettings, PipelineSettings
 from absa.schemas.state import AdoptUpdate, State
+from absa.schemas.verdicts import VERDICTS
 
 # Why a debate whose tuples are not the final ones may have been overruled (integrity check S3).
-EV_REASONS = {
+EV_REASONS: dict[str, str] = {
     "ev_below_threshold": "low_ev",
-    "low_signal": "low_ev",
-    "max_one_override_per_sample": "low_ev",
-    "l3_conservative": "conflict",
     "conflict_blocked": "conflict",
-    "action_ambiguity": "conflict",
-    "implicit_soft_only": "conflict",
-    "no_evidence_span": "no_evidence",
-    "evidence_span_not_in_text": "no_evidence",
-    "evidence_span_missing_trigger": "no_evidence",
-    "contradictory_memory": "memory_contradiction",
+    **{code: facts.ev_reason for code, facts in VERDICTS.items() if facts.ev_reason},
 }
 
 

@@ -44,14 +44,7 @@ from absa.schemas.records import (
 )
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import FinishUpdate, State
-
-# Verdicts of the gate that count as `skipped_conflict`, by their name in the statistics.
-_CONFLICTS = {
-    "action_ambiguity": "action_ambiguity",
-    "l3_conservative": "L3_conservative",
-    "implicit_soft_only": "implicit_soft_only",
-    "contradictory_memory": "contradictory_memory",
-}
+from absa.schemas.verdicts import VERDICTS
 
 
 def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
@@ -228,25 +221,13 @@ def conflict_resolved(
 
 
 def override_stats(log: Sequence[GateRecord]) -> OverrideStats:
-    """Counts per verdict; `neutral_only` is also a low signal."""
-    count = Counter(r.verdict for r in log)
-    return OverrideStats(
-        applied=sum(r.applied for r in log),
-        skipped_neutral_only=count["neutral_only"],
-        skipped_low_signal=count["low_signal"] + count["neutral_only"],
-        skipped_conflict=sum(n for name, n in count.items() if name in _CONFLICTS),
-        skipped_already_confident=count["already_confident"],
-        skipped_max_one_override_per_sample=count["max_one_override_per_sample"],
-        skipped_no_evidence_span=count["no_evidence_span"],
-        skipped_evidence_span_not_in_text=count["evidence_span_not_in_text"],
-        skipped_evidence_span_missing_trigger=count["evidence_span_missing_trigger"],
-    )
+    """Counts per verdict."""
+    return OverrideStats(**Counter(name for r in log for name in VERDICTS[r.verdict].counted_in))
 
 
 def skip_reasons(log: Sequence[GateRecord]) -> SkipReasons:
     """What the conflicts were."""
-    count = Counter(_CONFLICTS[r.verdict] for r in log if r.verdict in _CONFLICTS)
-    return SkipReasons(**count)
+    return SkipReasons(**Counter(name for r in log if (name := VERDICTS[r.verdict].skip_reason)))
 
 
 def ungrounded_count(result: StageResult, text: str) -> int:

@@ -24,12 +24,11 @@ from absa.schemas.records import (
     Hint,
     ReviewContext,
     Sentiment,
-    Verdict,
 )
 from absa.schemas.settings import OverrideSettings, PipelineSettings
 from absa.schemas.state import GateUpdate, OutcomeUpdate, State
+from absa.schemas.verdicts import OVERRIDES, Verdict
 
-APPLIED: tuple[Verdict, ...] = ("add", "flip", "drop")
 MIN_EVIDENCE = 2
 OVERRIDE = "debate_override"
 
@@ -108,13 +107,19 @@ class Case:
         )
 
 
-CONDITIONS: tuple[tuple[Verdict, Callable[[Case], bool]], ...] = (
+Condition = tuple[Verdict, Callable[[Case], bool]]
+
+# Asked only with `allow_drop`.
+DROP_CONDITIONS: tuple[Condition, ...] = (
+    ("l3_conservative", lambda c: c.wants_drop and c.settings.l3_conservative and c.l3_risk),
+    ("drop", lambda c: c.wants_drop),
+)
+CONDITIONS: tuple[Condition, ...] = (
     (
         "max_one_override_per_sample",
         lambda c: c.overrides_so_far >= c.settings.max_overrides_per_sample,
     ),
-    ("l3_conservative", lambda c: c.wants_drop and c.settings.l3_conservative and c.l3_risk),
-    ("drop", lambda c: c.wants_drop),
+    *DROP_CONDITIONS,
     ("neutral_only", lambda c: c.valid_hints == 0),
     ("no_evidence_span", lambda c: not c.evidence),
     ("evidence_span_not_in_text", lambda c: str(c.evidence) not in c.text),
@@ -129,6 +134,11 @@ CONDITIONS: tuple[tuple[Verdict, Callable[[Case], bool]], ...] = (
     ("already_confident", lambda c: all(c.settled(s) for s in c.sentiments)),
     ("flip", lambda c: True),
 )
+
+
+def conditions(allow_drop: bool) -> list[Verdict]:
+    """The verdicts in the order in which the gate asks for them."""
+    return [c[0] for c in CONDITIONS if allow_drop or c not in DROP_CONDITIONS]
 
 
 def verdict(case: Case) -> Verdict:
@@ -290,7 +300,7 @@ def weigh(
     return GateRecord(
         aspect=aspect.term,
         verdict=decided,
-        applied=decided in APPLIED,
+        applied=decided in OVERRIDES,
         hints=aspect.hints,
         valid_hint_count=case.valid_hints,
         invalid_hint_count=sum(exact(word) is None for word in said),

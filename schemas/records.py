@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from absa.schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAnswer
+from absa.schemas.verdicts import Verdict
 
 
 class Record(BaseModel):
@@ -142,24 +143,6 @@ class Correction(Record):
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     provenance: str | None = None
-
-
-Verdict = Literal[
-    "max_one_override_per_sample",
-    "neutral_only",
-    "no_evidence_span",
-    "evidence_span_not_in_text",
-    "evidence_span_missing_trigger",
-    "low_signal",
-    "action_ambiguity",
-    "l3_conservative",
-    "implicit_soft_only",
-    "contradictory_memory",
-    "already_confident",
-    "add",
-    "flip",
-    "drop",
-]
 
 
 class GateRecord(Record):

@@ -711,7 +711,7 @@ def test_the_label_is_explained_with_and_without_a_moderator(text: str) -> None:
 
 def test_a_reason_without_a_sentence_is_shown_as_it_is(overridden: FinalOutput) -> None:
     record = overridden.meta.override_gate[0].model_copy(update={"verdict": "brand_new"})
-    assert show.skip_reason(record, overridden, OverrideSettings()) == "brand_new"
+    assert show.gate_reason(record, overridden, OverrideSettings()) == "brand_new"
 
 
 # graph ------------------------------------------------------------------------------------------

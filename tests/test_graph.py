@@ -31,7 +31,7 @@ from scripted import (
 
 from absa import build_graph
 from absa.graph import Graph, build, build_switchable
-from absa.graph.routing import NO_VERDICT, OVERRIDES, SKIPS
+from absa.graph.routing import NO_VERDICT
 from absa.nodes.override_gate import CONDITIONS
 from absa.schemas.answers import LABELS, POLARITIES
 from absa.schemas.backend import Ask, Reply
@@ -39,6 +39,7 @@ from absa.schemas.context import RunContext
 from absa.schemas.errors import BackendError, InputError
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import PipelineSettings
+from absa.schemas.verdicts import OVERRIDES, SKIPS
 
 TEXT = "가격이 비싸고 맛은 좋아요."
 OVERRIDDEN = said(

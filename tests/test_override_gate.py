@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from scripted import (
@@ -34,6 +35,7 @@ from absa.nodes.override_gate import (
     CONDITIONS,
     Case,
     HintedAspect,
+    conditions,
     hinted_aspects,
     override,
     removed_aspects,
@@ -41,9 +43,10 @@ from absa.nodes.override_gate import (
     weigh,
 )
 from absa.schemas.answers import JudgeAnswer, Risk
-from absa.schemas.output import FinalOutput
+from absa.schemas.output import FinalOutput, OverrideStats, SkipReasons
 from absa.schemas.records import Correction, GateRecord, Hint, ReviewContext
 from absa.schemas.settings import OverrideSettings
+from absa.schemas.verdicts import OVERRIDES, VERDICTS, Verdict
 
 TEXT = "가격이 비싸요."
 POSITIVE_06 = aspect(TEXT, "가격", felt("positive", 0.6, "비싸요"))
@@ -299,6 +302,25 @@ def test_margin_comes_before_l3_and_removal_counts_as_ambiguity_even_with_a_clea
 def test_every_verdict_has_a_condition():
     names = {name for name, _ in CONDITIONS}
     assert len(names) == 14 and {"add", "flip", "drop"} <= names
+    assert names == set(VERDICTS) == set(get_args(Verdict))
+
+
+def test_every_verdict_is_counted_in_the_statistics():
+    assert {f for v in VERDICTS.values() for f in v.counted_in} == set(OverrideStats.model_fields)
+    reasons = {v.skip_reason: v.counted_in for v in VERDICTS.values() if v.skip_reason}
+    assert reasons == dict.fromkeys(SkipReasons.model_fields, ("skipped_conflict",))
+
+
+def test_the_table_in_the_docs_is_that_of_the_code_in_the_order_of_the_gate():
+    guide = Path(__file__).parents[1] / "docs" / "agents.md"
+    for number, code in enumerate(conditions(allow_drop=False), start=1):
+        assert VERDICTS[code].row == str(number)
+    rows = [
+        f"| {v.row} | {v.condition} | "
+        f"{'**override** ' * (code in OVERRIDES)}`{code}` | {v.name} |\n"
+        for code, v in sorted(VERDICTS.items(), key=lambda item: int(item[1].row.rstrip("a")))
+    ]
+    assert "|---|---|---|---|\n" + "".join(rows) + "\n" in guide.read_text(encoding="utf-8")
 
 
 # Weighing ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from absa.metrics.process import Card
-from absa.nodes.override_gate import CONDITIONS
+from absa.nodes import override_gate
 from absa.schemas.settings import PipelineSettings
 
 _ORDER = ("correction", "override_gate", "adopt", "moderator", "arbiter")
@@ -121,16 +121,10 @@ def conditions(pipeline: PipelineSettings) -> Sequence[str]:
     spoke, so the first is taken: no condition counts as reached that may not have been.
     """
     settings = pipeline.debate_override
-    off = set()
+    off = {"contradictory_memory"} if pipeline.memory.condition != "on" else set()
     if not settings.l3_conservative:
         off.add("l3_conservative")
-    if pipeline.memory.condition != "on":
-        off.add("contradictory_memory")
-    names = [name for name, _ in CONDITIONS if name not in off]
-    if not settings.allow_drop:
-        at = names.index("drop")
-        names = [*(n for n in names[:at] if n != "l3_conservative"), *names[at + 1 :]]
-    return names
+    return [name for name in override_gate.conditions(settings.allow_drop) if name not in off]
 
 
 def _place(gate: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from absa.metrics.conflict import ConflictTally
+from absa.schemas.output import OverrideStats
 from absa.scorecard import rate
 
 Card = Mapping[str, Any]
@@ -24,18 +25,6 @@ RULE_E_BLOCKS = ("inferred_empty", "label_unchanged", "confidence_too_high")
 DOUBTS = ("unresolved_conflicts", "arbiter_flagged", "adoption_blocked", "always")
 DECIDED = ("kept", "flipped", "dropped", "added", "labelled")
 RULES = tuple(f"Rule{name}" for name in "ZBMCADE")
-# `skipped_neutral_only` is counted in `skipped_low_signal` as well, and the reasons in
-# `skip_reasons` make up `skipped_conflict`.
-_OUTCOMES = (
-    "applied",
-    "skipped_low_signal",
-    "skipped_conflict",
-    "skipped_already_confident",
-    "skipped_max_one_override_per_sample",
-    "skipped_no_evidence_span",
-    "skipped_evidence_span_not_in_text",
-    "skipped_evidence_span_missing_trigger",
-)
 
 
 @dataclass
@@ -172,9 +161,11 @@ class ProcessTally:
 
     def _override(self) -> Iterator[tuple[str, Any]]:
         """Counts, and rates over the aspects that the gate judged."""
-        judged = sum(self.override[name] for name in _OUTCOMES)
+        # `skipped_neutral_only` is counted in `skipped_low_signal` as well.
+        outcomes = OverrideStats.model_fields
+        judged = sum(self.override[name] for name in outcomes if name != "skipped_neutral_only")
         yield "debate_override_judged_aspects", judged
-        for name in (_OUTCOMES[0], "skipped_neutral_only", *_OUTCOMES[1:]):
+        for name in outcomes:
             yield f"debate_override_{name}", self.override[name]
             yield f"debate_override_{name}_rate", rate(self.override[name], judged)
         reasons = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from absa.nodes.override_gate import APPLIED
 from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
 from absa.report.ledger import ledger
@@ -15,6 +14,7 @@ from absa.report.markup import Markup, el
 from absa.report.reading import RunDirectory
 from absa.report.scores import Headline, Score
 from absa.report.tally import Tally
+from absa.schemas.verdicts import OVERRIDES
 
 OUTCOMES = ("fix", "break", "keep", "still_wrong")
 _SHOWN_PROBLEMS = 20
@@ -399,14 +399,14 @@ def _gate(run: Shown) -> Markup:
     tally = run.tally
     if not tally.judged:
         return el("p", "No aspect came to the gate.", class_="quiet")
-    overrides = sum(tally.verdicts[code] for code in APPLIED)
+    overrides = sum(tally.verdicts[code] for code in OVERRIDES)
     steps = [
         Bar("Samples analysed", "samples", tally.samples),
         Bar("Samples with an aspect at the gate", "judged", tally.reached_gate),
         Bar("Samples with an override", "applied", tally.gated, strong=True),
     ]
     rows = [
-        Bar(words.GATE.get(code, code), code, count, code in APPLIED, run.href(gate=code))
+        Bar(words.GATE.get(code, code), code, count, code in OVERRIDES, run.href(gate=code))
         for code, count in sorted(tally.verdicts.items(), key=lambda item: (-item[1], item[0]))
     ]
     return el(

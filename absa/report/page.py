@@ -21,6 +21,7 @@ from absa.report.overview import Shown, overview
 from absa.report.reading import RunDirectory, read_runs
 from absa.report.samples import detail, failed_detail, failed_row, index_row
 from absa.report.scores import headline
+from absa.schemas.verdicts import OVERRIDES, SKIPS
 
 CHUNK = 50
 """So many samples are unpacked together when one of them is opened."""
@@ -243,7 +244,7 @@ def _about(runs: Sequence[Shown], packed: Sequence[_Packed]) -> dict[str, Any]:
             for run, found in zip(runs, packed, strict=True)
         ],
         "gate": words.GATE,
-        "gate_order": sorted(words.GATE, key=words.gate_order),
+        "gate_order": [*OVERRIDES, *SKIPS],
         "adopt": {f"{d}:{r}": words.adoption_name(d, r) for d, r in sorted(adoption)},
         "outcomes": words.OUTCOMES,
     }

@@ -229,9 +229,7 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
             "aspect": record.aspect,
             "verdict": record.verdict,
             "applied": record.applied,
-            "why": _override(record)
-            if record.applied
-            else show.skip_reason(record, output, settings),
+            "why": show.gate_reason(record, output, settings),
             # Judged before its turn: the aspect the debate wanted to drop.
             "early": record.verdict == "l3_conservative" and _wants_drop(record, settings),
             "hints": [[h.speaker, h.op, h.weight, h.polarity_hint] for h in record.hints],
@@ -246,17 +244,6 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
             "limits": record.thresholds,
         }
     )
-
-
-def _override(record: GateRecord) -> str:
-    numbers = f"total {show.number(record.total)}, margin {show.number(record.margin)}"
-    match record.verdict:
-        case "add":
-            return f"every condition holds ({numbers}): added as {record.target}"
-        case "drop":
-            return f"the debate asked for a drop (weight {show.number(record.drop_score)})"
-        case _:
-            return f"every condition holds ({numbers}): it becomes {record.target}"
 
 
 def _wants_drop(record: GateRecord, settings: OverrideSettings) -> bool:

@@ -5,24 +5,10 @@ The sentences about one sample come from `absa.show`. A code without a name here
 
 from __future__ import annotations
 
-from absa.nodes.override_gate import APPLIED, CONDITIONS
+from absa.nodes.override_gate import conditions
+from absa.schemas.verdicts import VERDICTS
 
-GATE = {
-    "add": "Override: tuple added",
-    "flip": "Override: polarity or confidence set",
-    "drop": "Override: tuple dropped",
-    "max_one_override_per_sample": "Overrides of this text used up",
-    "neutral_only": "Nothing positive or negative said",
-    "no_evidence_span": "No evidence given",
-    "evidence_span_not_in_text": "Evidence not in the text",
-    "evidence_span_missing_trigger": "Evidence too short",
-    "low_signal": "Signal too weak",
-    "action_ambiguity": "Debate divided, or a review removed it",
-    "l3_conservative": "Structural risk, gate is conservative",
-    "implicit_soft_only": "Aspect is implicit",
-    "contradictory_memory": "Memory warns",
-    "already_confident": "Agreed already",
-}
+GATE: dict[str, str] = {code: facts.name for code, facts in VERDICTS.items()}
 ADOPTED = {
     "risk_resolved": "Risks resolved",
     "debate_action": "The debate asked for it",
@@ -61,22 +47,6 @@ RULE_E_BLOCKS = {
     "label_unchanged": "the debate implies the same label",
     "confidence_too_high": "the confidence is too high for another label",
 }
-# What it means that a condition of the gate was passed; {} are numbers of the record.
-PASSED = {
-    "max_one_override_per_sample": "an override is still allowed for this text",
-    "drop": "the debate does not ask for a drop loudly enough ({drop})",
-    "neutral_only": "somebody said positive or negative",
-    "no_evidence_span": "there is evidence",
-    "evidence_span_not_in_text": "the evidence is in the text",
-    "evidence_span_missing_trigger": "the evidence has at least 2 characters",
-    "low_signal": "total {total} ≥ {min_total}",
-    "action_ambiguity": "margin {margin} ≥ {min_margin}, and no review removed it",
-    "l3_conservative": "no structural risk stands in the way",
-    "implicit_soft_only": "the text names the aspect",
-    "contradictory_memory": "memory does not warn",
-    "add": "it has a sentiment that can be changed",
-    "already_confident": "it is not settled yet (confidence {min_target_conf} asked for)",
-}
 
 
 def adoption_name(decision: str, reason: str) -> str:
@@ -92,18 +62,4 @@ def _lower(text: str) -> str:
 
 def gate_steps(allow_drop: bool) -> list[tuple[str, str]]:
     """The gate's conditions in their order: code, and what passing it means."""
-    steps = [(str(code), PASSED.get(code, "")) for code, _ in CONDITIONS]
-    # The two steps about drops stand before the others and are there only with `allow_drop`.
-    return steps if allow_drop else [s for n, s in enumerate(steps) if n not in _DROP_STEPS]
-
-
-def gate_order(code: str) -> tuple[int, str]:
-    """A key that sorts verdicts: overrides first, then in the order of the conditions."""
-    codes = [*APPLIED, *(name for name, _ in CONDITIONS)]
-    return (codes.index(code) if code in codes else len(codes)), code
-
-
-_DROP_STEPS = (
-    next(n for n, (code, _) in enumerate(CONDITIONS) if code == "l3_conservative"),
-    next(n for n, (code, _) in enumerate(CONDITIONS) if code == "drop"),
-)
+    return [(code, VERDICTS[code].passed) for code in conditions(allow_drop)]

@@ -14,6 +14,7 @@ from absa.files import replacing
 from absa.nodes.thresholds import reaches
 from absa.runs.journal import Journal, Part
 from absa.schemas.json_text import parse_json
+from absa.schemas.verdicts import OVERRIDES
 
 OUTPUTS = "outputs.jsonl"
 TRACES = "traces.jsonl"
@@ -84,7 +85,7 @@ def gate_summary(records: Iterator[dict[str, Any]]) -> dict[str, Any]:
     judged = len(totals)
     return {
         "judged_aspects": judged,
-        "applied": sum(verdicts[v] for v in ("add", "flip", "drop")),
+        "applied": sum(verdicts[v] for v in OVERRIDES),
         "verdicts": {
             name: {"count": count, "rate": count / judged}
             for name, count in sorted(verdicts.items())

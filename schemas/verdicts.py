@@ -1,0 +1,184 @@
+"""The verdicts of the override gate, in one table.
+
+The gate, the statistics, the screens, the report and the table in `docs/agents.md` all read it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Verdict = Literal[
+    "max_one_override_per_sample",
+    "neutral_only",
+    "no_evidence_span",
+    "evidence_span_not_in_text",
+    "evidence_span_missing_trigger",
+    "low_signal",
+    "action_ambiguity",
+    "l3_conservative",
+    "implicit_soft_only",
+    "contradictory_memory",
+    "add",
+    "already_confident",
+    "flip",
+    "drop",
+]
+
+
+class VerdictFacts(NamedTuple):
+    """What is written about one verdict. Braces are numbers of the gate's record."""
+
+    # Its row in the table of `docs/agents.md`: the place at which the gate asks.
+    row: str
+    # When the gate gives this verdict.
+    condition: str
+    # For bars, filters and headings.
+    name: str
+    # Why one aspect got it.
+    reason: str
+    # What it means that the gate did not stop here.
+    passed: str
+    # The fields of `debate_override_stats` that count it.
+    counted_in: tuple[str, ...]
+    # Integrity check S3: why the debate's tuples may not be the final ones.
+    ev_reason: str | None = None
+    # The field of `debate_override_skip_reasons` that counts it.
+    skip_reason: str | None = None
+
+
+_APPLIED = ("applied",)
+_CONFLICT = ("skipped_conflict",)
+
+VERDICTS: dict[Verdict, VerdictFacts] = {
+    "max_one_override_per_sample": VerdictFacts(
+        "1",
+        "the sample already had its override(s)",
+        "Overrides of this text used up",
+        "the overrides allowed for one text ({overrides}) are used up",
+        "an override is still allowed for this text",
+        ("skipped_max_one_override_per_sample",),
+        "low_ev",
+    ),
+    "neutral_only": VerdictFacts(
+        "2",
+        "no positive or negative hint",
+        "Nothing positive or negative said",
+        "the debate said nothing positive or negative about it",
+        "somebody said positive or negative",
+        ("skipped_neutral_only", "skipped_low_signal"),
+    ),
+    "no_evidence_span": VerdictFacts(
+        "3",
+        "no evidence",
+        "No evidence given",
+        "the debate gave no evidence",
+        "there is evidence",
+        ("skipped_no_evidence_span",),
+        "no_evidence",
+    ),
+    "evidence_span_not_in_text": VerdictFacts(
+        "4",
+        "evidence that is not in the text",
+        "Evidence not in the text",
+        "the debate's evidence {evidence} is not in the text",
+        "the evidence is in the text",
+        ("skipped_evidence_span_not_in_text",),
+        "no_evidence",
+    ),
+    "evidence_span_missing_trigger": VerdictFacts(
+        "5",
+        "evidence shorter than two characters",
+        "Evidence too short",
+        "the debate's evidence {evidence} is too short",
+        "the evidence has at least 2 characters",
+        ("skipped_evidence_span_missing_trigger",),
+        "no_evidence",
+    ),
+    "low_signal": VerdictFacts(
+        "6",
+        "total hint weight < `min_total`",
+        "Signal too weak",
+        "the debate's signal was too weak (total {total} < {min_total})",
+        "total {total} ≥ {min_total}",
+        ("skipped_low_signal",),
+        "low_ev",
+    ),
+    "action_ambiguity": VerdictFacts(
+        "7",
+        "difference < `min_margin`, or a review removed the aspect",
+        "Debate divided, or a review removed it",
+        "the debate was divided (margin {margin} < {min_margin})",
+        "margin {margin} ≥ {min_margin}, and no review removed it",
+        _CONFLICT,
+        "conflict",
+        "action_ambiguity",
+    ),
+    "l3_conservative": VerdictFacts(
+        "8",
+        "a negation, contrast, mismatch or irony risk",
+        "Structural risk, gate is conservative",
+        "the Validator saw a risk ({risks}), and there the gate lets nothing pass",
+        "no structural risk stands in the way",
+        _CONFLICT,
+        "conflict",
+        "L3_conservative",
+    ),
+    "implicit_soft_only": VerdictFacts(
+        "9",
+        "the aspect is implicit",
+        "Aspect is implicit",
+        "the aspect is implicit: the text does not name it",
+        "the text names the aspect",
+        _CONFLICT,
+        "conflict",
+        "implicit_soft_only",
+    ),
+    "contradictory_memory": VerdictFacts(
+        "10",
+        "memory warns of overrides in such cases ([memory](memory.md))",
+        "Memory warns",
+        "an override in a case like this went wrong before",
+        "memory does not warn",
+        _CONFLICT,
+        "memory_contradiction",
+        "contradictory_memory",
+    ),
+    "add": VerdictFacts(
+        "11",
+        "no sentiment yet",
+        "Override: tuple added",
+        "every condition holds (total {total}, margin {margin}): added as {target}",
+        "it has a sentiment that can be changed",
+        _APPLIED,
+    ),
+    "already_confident": VerdictFacts(
+        "12",
+        "already the target polarity, confident enough",
+        "Agreed already",
+        "{target} already, with a confidence of at least {min_target_conf}",
+        "it is not settled yet (confidence {min_target_conf} asked for)",
+        ("skipped_already_confident",),
+    ),
+    "flip": VerdictFacts(
+        "13",
+        "otherwise",
+        "Override: polarity or confidence set",
+        "every condition holds (total {total}, margin {margin}): it becomes {target}",
+        "",
+        _APPLIED,
+    ),
+    "drop": VerdictFacts(
+        "1a",
+        "`allow_drop`, and the weight of the drops reaches `min_total` and exceeds the total by "
+        "`min_margin`",
+        "Override: tuple dropped",
+        "the debate asked for a drop (weight {drop})",
+        "the debate does not ask for a drop loudly enough ({drop})",
+        _APPLIED,
+    ),
+}
+# The reason of `action_ambiguity` where the debate was not divided.
+REMOVED_BY_REVIEW = "a review removed it or its sentiment, so the agents disagree about what to do"
+
+OVERRIDES = tuple(code for code, facts in VERDICTS.items() if facts.counted_in == _APPLIED)
+SKIPS = tuple(code for code in VERDICTS if code not in OVERRIDES)
