@@ -20,8 +20,9 @@ from absa.metrics.alarms import alarms
 from absa.metrics.cost import CostTally, critical_path
 from absa.metrics.gates import GateTally, conditions
 from absa.metrics.normalise import Normaliser
-from absa.runs import RunError, RunPlan
+from absa.runs import RunPlan
 from absa.runs import run as run_batch
+from absa.runs.directory import NoRun
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.records import CallRecord
 from absa.schemas.settings import BackendSettings, PipelineSettings
@@ -504,16 +505,16 @@ def test_files_that_do_not_fit_together_are_refused(
     run = copy_of(fates)
     cards = (run / "scorecards.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (run / "scorecards.jsonl").write_text("".join(cards[:-1]), encoding="utf-8")
-    with pytest.raises(RunError, match="not of equal length"):
+    with pytest.raises(NoRun, match="not of equal length"):
         evaluate(run)
     (run / "scorecards.jsonl").write_text("".join(cards[::-1]), encoding="utf-8")
-    with pytest.raises(RunError, match="where scorecards.jsonl has"):
+    with pytest.raises(NoRun, match="where scorecards.jsonl has"):
         evaluate(run)
     (run / "scorecards.jsonl").write_text("{", encoding="utf-8")
-    with pytest.raises(RunError, match="not valid JSON"):
+    with pytest.raises(NoRun, match="not valid JSON"):
         evaluate(run)
     (run / "outputs.jsonl").unlink()
-    with pytest.raises(RunError, match="has no outputs"):
+    with pytest.raises(NoRun, match="has no outputs"):
         evaluate(run)
 
 
@@ -522,7 +523,7 @@ def test_a_damaged_gold_names_its_sample(fates: Path, copy_of: Callable[[Path], 
     path = run / "scorecards.jsonl"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"polarity":"negative","opin', '"polarity":"bad","opin', 1))
-    with pytest.raises(RunError, match="the gold of fix cannot be read"):
+    with pytest.raises(NoRun, match="the gold of fix cannot be read"):
         evaluate(run)
 
 

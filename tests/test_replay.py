@@ -15,7 +15,8 @@ from absa.backends.replay import ReplayBackend
 from absa.cli import run as absa
 from absa.config import SettingsError, load_settings
 from absa.runs import RunMismatch, RunPlan, RunReport, run
-from absa.runs.replay import NoRun, Recorded, replay, replay_settings
+from absa.runs.directory import NoRun
+from absa.runs.replay import Recorded, replay, replay_settings
 from absa.runs.verify import verify
 from absa.schemas.answers import AteAnswer, AteReviewAnswer
 from absa.schemas.backend import Ask, Reply

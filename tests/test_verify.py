@@ -35,10 +35,10 @@ from absa.cli import run as absa
 from absa.metrics import evaluate
 from absa.metrics import write as write_metrics
 from absa.runs import RunPlan, run
-from absa.runs.replay import NoRun
+from absa.runs.directory import NoRun
+from absa.runs.indexed_file import Line
 from absa.runs.verify import VerifyReport, verify
 from absa.runs.verify.again import Replayer
-from absa.runs.verify.artefacts import Line
 from absa.runs.verify.leaks import gold_in, leaks
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from absa.ablate.configurations import AblationError, Configuration
 from absa.ablate.constant import Constant
 from absa.metrics import GoldError
-from absa.metrics.evaluation import read_manifest, records
+from absa.metrics.evaluation import records
 from absa.metrics.normalise import Normaliser
 from absa.metrics.quality import ScoredSample, score_sample, scores_itself
 from absa.metrics.scorer import Level, Matching, Score, score
+from absa.runs.directory import RunDirectory
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect
 from absa.statistics import Floats
@@ -95,7 +96,7 @@ def measure(
 
     Raises:
         AblationError: Nothing can be compared.
-        RunError: A run's files do not fit together.
+        NoRun: A run's files do not fit together.
     """
     rows: dict[str, dict[str, Row]] = {}
     analysed: dict[str, int] = {}
@@ -117,7 +118,7 @@ def measure(
                 rows.setdefault("constant", {})[output.uid] = said
         rows[one.name] = mine
         analysed[one.name] = len(mine)
-        failed[one.name] = int(read_manifest(out / one.name)["counts"]["failed"])
+        failed[one.name] = int(RunDirectory(out / one.name).manifest["counts"]["failed"])
     names = [c.name for c in configurations]
     shared = [u for u in next(iter(rows.values())) if all(u in rows[n] for n in names)]
     if len(shared) < 2:

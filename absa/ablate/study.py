@@ -42,7 +42,7 @@ def study(asked: Study) -> dict[str, Any]:
 
     Raises:
         AblationError: Nothing can be compared.
-        RunError: A run's files do not fit together.
+        NoRun: A run's files do not fit together.
         GoldError: The gold does not score 1.0 against itself.
     """
     measured = measure(asked.out, asked.configurations, asked.constant)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import UsageError, complain, console, print_json
+from absa.cli.options import complain, console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,14 +46,11 @@ def evaluate(
     """Evaluate, write the files and print what they say."""
     from absa.metrics import GoldError, write
     from absa.metrics import evaluate as evaluate_run
-    from absa.runs import RunError
 
     try:
         with console(stderr=True).status("evaluating…"):
             metrics = evaluate_run(directory)
             write(directory, metrics)
-    except RunError as error:
-        raise UsageError(str(error)) from error
     except GoldError as error:
         complain(str(error))
         raise typer.Exit(1) from error

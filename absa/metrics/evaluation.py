@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,18 +19,14 @@ from absa.metrics.gates import GateTally
 from absa.metrics.process import ProcessTally
 from absa.metrics.quality import BOOTSTRAP_SEED, RESAMPLES, Quality, score_sample, scores_itself
 from absa.metrics.scorer import SCORER_VERSION
-from absa.runs.artefacts import OUTPUTS, SCORECARDS, write_json, write_lines
-from absa.runs.engine import MANIFEST
-from absa.runs.plan import RunError
-from absa.schemas.json_text import parse_json
+from absa.runs.artefacts import write_json, write_lines
+from absa.runs.directory import METRICS, SCORECARDS, NoRun, RunDirectory
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect
-from absa.schemas.settings import PipelineSettings, Settings
+from absa.schemas.settings import PipelineSettings
 
-METRICS = "metrics.json"
 TABLE = "structural_metrics.csv"
 _SHOWN = 5
-T = TypeVar("T")
 
 
 class GoldError(RuntimeError):
@@ -96,12 +92,14 @@ def evaluate(directory: Path | str) -> dict[str, Any]:
     """The metrics of a run directory. Reads one sample at a time and writes nothing.
 
     Raises:
-        RunError: There is no run, or its files do not fit together.
+        NoRun: There is no run, or its files do not fit together.
         GoldError: The gold does not score 1.0 against itself.
     """
     directory = Path(directory)
-    manifest = read_manifest(directory)
-    pipeline = _settings(directory, manifest)
+    run = RunDirectory(directory).require()
+    manifest, settings = run.manifest, run.settings
+    assert settings is not None, "without a list of problems, damaged settings are refused"
+    pipeline = settings.pipeline
     everything = Part(pipeline)
     seeds: dict[int, Part] = {}
     unsound: dict[str, None] = {}
@@ -169,74 +167,17 @@ def _gold_aspects(gold: Mapping[str, Any] | None, uid: str) -> tuple[GoldAspect,
         return tuple(GoldAspect.model_validate(a) for a in gold["aspects"])
     except ValidationError as error:
         what = error.errors()[0]["msg"]
-        raise RunError(f"{SCORECARDS}: the gold of {uid} cannot be read: {what}") from error
+        raise NoRun(f"{SCORECARDS}: the gold of {uid} cannot be read: {what}") from error
 
 
 # The files of a run ------------------------------------------------------------------------------
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """What a run directory says about itself."""
-    if not directory.is_dir():
-        raise RunError(f"{directory}: there is no such directory")
-    path = directory / MANIFEST
-    if not path.is_file():
-        raise RunError(f"{directory} is no run directory: it has no {MANIFEST}")
-    return _read_json(path, path.read_text(encoding="utf-8"), 0)
-
-
-def _settings(directory: Path, manifest: Mapping[str, Any]) -> PipelineSettings:
-    try:
-        return Settings.model_validate(manifest.get("settings")).pipeline
-    except ValidationError as error:
-        raise RunError(
-            f"{directory / MANIFEST}: its settings cannot be read: {error.errors()[0]['msg']}"
-        ) from error
-
-
 def records(directory: Path) -> Iterator[tuple[FinalOutput, dict[str, Any]]]:
     """The outputs with their scorecards, one sample after the other."""
-    outputs = _lines(directory / OUTPUTS, _read_output)
-    cards = _lines(directory / SCORECARDS, _read_json)
-    try:
-        for output, card in zip(outputs, cards, strict=True):
-            if output.uid != card.get("uid"):
-                raise RunError(
-                    f"{directory}: {OUTPUTS} has {output.uid!r} where {SCORECARDS} has "
-                    f"{card.get('uid')!r}: see absa verify"
-                )
-            yield output, card
-    except ValueError as error:
-        raise RunError(
-            f"{directory}: {OUTPUTS} and {SCORECARDS} are not of equal length: see absa verify"
-        ) from error
-
-
-def _lines(path: Path, read: Callable[[Path, str, int], T]) -> Iterator[T]:
-    if not path.is_file():
-        raise RunError(f"{path.parent} has no {path.name}: start the run again to finish it")
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        for number, line in enumerate(lines, 1):
-            yield read(path, line, number)
-
-
-def _read_output(path: Path, line: str, number: int) -> FinalOutput:
-    try:
-        return FinalOutput.model_validate_json(line)
-    except ValidationError as error:
-        what = error.errors()[0]["msg"]
-        raise RunError(f"{path}:{number}: not an output ({what}): see absa verify") from error
-
-
-def _read_json(path: Path, line: str, number: int) -> dict[str, Any]:
-    where = f"{path}:{number}" if number else str(path)
-    try:
-        found = parse_json(line)
-    except ValueError as error:
-        raise RunError(f"{where}: not valid JSON: see absa verify") from error
-    if not isinstance(found, dict):
-        raise RunError(f"{where}: not a JSON object: see absa verify")
-    return found
+    run = RunDirectory(directory)
+    for output, card in run.samples():
+        yield run.output(output), card
 
 
 def _run_notes(manifest: Mapping[str, Any]) -> Iterator[str]:

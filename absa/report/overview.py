@@ -11,7 +11,7 @@ from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
 from absa.report.ledger import ledger
 from absa.report.markup import Markup, el
-from absa.report.reading import RunDirectory
+from absa.report.reading import ReportedRun
 from absa.report.scores import Headline, Score
 from absa.report.tally import Tally
 from absa.schemas.verdicts import OVERRIDES
@@ -32,7 +32,7 @@ class Shown:
     """A run with what was counted about it."""
 
     number: int
-    directory: RunDirectory
+    directory: ReportedRun
     headline: Headline | None
     tally: Tally = field(default_factory=Tally)
     drawing: str | None = None

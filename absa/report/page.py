@@ -18,7 +18,7 @@ from absa.report import words
 from absa.report.gold import compare
 from absa.report.markup import Markup, el
 from absa.report.overview import Shown, overview
-from absa.report.reading import RunDirectory, read_runs
+from absa.report.reading import ReportedRun, read_runs
 from absa.report.samples import detail, failed_detail, failed_row, index_row
 from absa.report.scores import headline
 from absa.schemas.verdicts import OVERRIDES, SKIPS
@@ -125,7 +125,7 @@ def embed(value: object) -> Markup:
     return Markup(text.translate(_ESCAPES))
 
 
-def _drawing(directory: RunDirectory) -> str | None:
+def _drawing(directory: ReportedRun) -> str | None:
     if directory.settings is None:
         return None
     from absa.api import build_graph

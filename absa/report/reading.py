@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +9,17 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from absa.runs.artefacts import ERRORS, GATE_SUMMARY, OUTPUTS, SCORECARDS
-from absa.runs.engine import MANIFEST
-from absa.schemas.json_text import parse_json
+from absa.runs.directory import (
+    ERRORS,
+    GATE_SUMMARY,
+    METRICS,
+    OUTPUTS,
+    SCORECARDS,
+    RunDirectory,
+    first_problem,
+)
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import OverrideSettings, Settings
-
-METRICS = "metrics.json"
 
 
 class ReportError(ValueError):
@@ -38,7 +41,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class RunDirectory:
+class ReportedRun:
     """A run directory. The samples are read when asked for, one after the other."""
 
     path: Path
@@ -59,18 +62,16 @@ class RunDirectory:
 
     def entries(self) -> Iterator[Entry]:
         """The analysed samples in the order of the file; what cannot be read becomes a problem."""
-        cards = list(_lines(self.path / SCORECARDS, self.problems))
+        run = RunDirectory(self.path, self.problems)
+        cards = list(run.lines(SCORECARDS))
         by_uid = {str(card.get("uid")): card for card in cards}
         shown = damaged = without_card = 0
-        for number, raw in enumerate(_lines(self.path / OUTPUTS, self.problems)):
+        for number, raw in enumerate(run.lines(OUTPUTS)):
             try:
                 output = FinalOutput.model_validate(raw)
             except ValidationError as error:
-                what = error.errors()[0]
-                where = ".".join(map(str, what["loc"]))
-                self.problems.append(
-                    f"{OUTPUTS}: sample {raw.get('uid')!r} left out: {where}: {what['msg']}"
-                )
+                what = f"sample {raw.get('uid')!r} left out: {first_problem(error)}"
+                self.problems.append(f"{OUTPUTS}: {what}")
                 damaged += 1
                 continue
             # A run writes both files in the same order; the uid alone does not tell seeds apart.
@@ -102,7 +103,7 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def read_run(path: Path, name: str | None = None) -> RunDirectory:
+def read_run(path: Path, name: str | None = None) -> ReportedRun:
     """Open a run directory.
 
     Raises:
@@ -115,20 +116,20 @@ def read_run(path: Path, name: str | None = None) -> RunDirectory:
             f"{path} has no {OUTPUTS}: it is not a run directory, or the run is not finished"
         )
     problems: list[str] = []
-    manifest = _document(path / MANIFEST, problems) or {}
-    return RunDirectory(
+    run = RunDirectory(path, problems)
+    return ReportedRun(
         path=path,
         name=name or path.resolve().name,
-        manifest=manifest,
-        settings=_settings(manifest, problems),
-        errors=list(_lines(path / ERRORS, problems)) if (path / ERRORS).is_file() else [],
-        gate_summary=_document(path / GATE_SUMMARY, problems) or {},
-        metrics=_document(path / METRICS, problems, optional=True),
+        manifest=run.manifest,
+        settings=run.settings,
+        errors=list(run.lines(ERRORS)) if run.has(ERRORS) else [],
+        gate_summary=run.document(GATE_SUMMARY) or {},
+        metrics=run.document(METRICS) if run.has(METRICS) else None,
         problems=problems,
     )
 
 
-def read_runs(paths: Sequence[Path]) -> list[RunDirectory]:
+def read_runs(paths: Sequence[Path]) -> list[ReportedRun]:
     """Open several run directories, each under a name that tells it from the others."""
     return [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
 
@@ -141,48 +142,3 @@ def short_names(paths: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{path.name} ({number})" for number, path in enumerate(paths, start=1)]
-
-
-def _settings(manifest: dict[str, Any], problems: list[str]) -> Settings | None:
-    if "settings" not in manifest:
-        return None
-    try:
-        return Settings.model_validate_json(json.dumps(manifest["settings"]))
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        problems.append(f"{MANIFEST}: these settings are of another version ({where})")
-        return None
-
-
-def _document(path: Path, problems: list[str], *, optional: bool = False) -> dict[str, Any] | None:
-    if not path.is_file():
-        if not optional:
-            problems.append(f"{path.name} is missing")
-        return None
-    try:
-        found = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        problems.append(f"{path.name} cannot be read: {error}")
-        return None
-    if not isinstance(found, dict):
-        problems.append(f"{path.name} cannot be read: not a JSON object")
-        return None
-    return found
-
-
-def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        problems.append(f"{path.name} is missing")
-        return
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                found = parse_json(line)
-                if not isinstance(found, dict):
-                    raise ValueError("not a JSON object")
-            except ValueError as error:
-                problems.append(f"{path.name}, line {number} cannot be read: {error}")
-                continue
-            yield found

@@ -11,14 +11,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from absa.nodes.human_answer import check, with_word, without_word
 from absa.nodes.human_review import answered, doubts_of_output
 from absa.review.file import Review, ReviewFile
-from absa.runs.artefacts import OUTPUTS, SCORECARDS
-from absa.runs.replay import NoRun, Recorded
-from absa.runs.verify.artefacts import Artefact
+from absa.runs.directory import OUTPUTS, SCORECARDS, NoRun, RunDirectory
+from absa.runs.indexed_file import Artefact
 from absa.schemas.human import Doubt
 from absa.schemas.output import FinalOutput
 
@@ -69,7 +66,7 @@ class Queue:
             NoRun: There is none, or its files do not fit together.
             InputError: Its reviews cannot be read.
         """
-        Recorded.read(directory)
+        self._run = RunDirectory(directory).require(OUTPUTS, SCORECARDS)
         self.directory = directory
         self.file = ReviewFile(directory)
         self._outputs = Artefact(directory / OUTPUTS)
@@ -78,7 +75,7 @@ class Queue:
             weakref.finalize(self, file.close)
         items: dict[str, Item] = {}
         for record in self._outputs.index():
-            output = _output(record, directory)
+            output = self._run.output(record)
             seed = output.meta.seed or 0
             item = Item(output.uid, seed, _reasons(output), partial(self._load, output.uid, seed))
             # Repetitions are one text: a person sees the first in doubt, else the first.
@@ -91,7 +88,7 @@ class Queue:
         self.items = sorted(items.values(), key=_urgency)
 
     def _load(self, uid: str, seed: int) -> tuple[FinalOutput, dict[str, Any]]:
-        outputs = (_output(line.record, self.directory) for line in self._outputs.of(uid))
+        outputs = (self._run.output(line.record) for line in self._outputs.of(uid))
         output = next(o for o in outputs if (o.meta.seed or 0) == seed)
         cards = (line.record for line in self._cards.of(uid) if line.record.get("seed") == seed)
         card = next(cards, None)
@@ -131,17 +128,6 @@ class Queue:
         if uid is not None:
             return [item for item in self.items if item.uid == uid]
         return [item for item in self.items if everything or item.reasons]
-
-
-def _output(record: Mapping[str, Any], directory: Path) -> FinalOutput:
-    try:
-        return FinalOutput.model_validate(record)
-    except ValidationError as error:
-        what = error.errors()[0]["msg"]
-        raise NoRun(
-            f"{directory / OUTPUTS}: {record.get('uid')!r} is not an output ({what}): "
-            "see absa verify"
-        ) from error
 
 
 def _reasons(output: FinalOutput) -> tuple[Doubt, ...]:

@@ -12,16 +12,10 @@ from typing import Any
 
 from absa.files import replacing
 from absa.nodes.thresholds import reaches
+from absa.runs.directory import ERRORS, GATE, GATE_SUMMARY, OUTPUTS, SCORECARDS, TRACES
 from absa.runs.journal import Journal, Part
 from absa.schemas.json_text import parse_json
 from absa.schemas.verdicts import OVERRIDES
-
-OUTPUTS = "outputs.jsonl"
-TRACES = "traces.jsonl"
-SCORECARDS = "scorecards.jsonl"
-GATE = "override_gate_debug.jsonl"
-GATE_SUMMARY = "override_gate_debug_summary.json"
-ERRORS = "errors.jsonl"
 
 _PARTS: dict[str, Part] = {
     OUTPUTS: "output",

@@ -25,6 +25,7 @@ from absa.database import StorageError
 from absa.demos import Demos
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.data_file import DataFile
+from absa.runs.directory import MANIFEST
 from absa.runs.identity import differences, identity, versions
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Finished, Journal
@@ -40,7 +41,6 @@ from absa.schemas.sample import Sample
 from absa.schemas.settings import BackendSettings
 from absa.wired import wired
 
-MANIFEST = "manifest.json"
 SCRATCH = "scratch.db"
 # Annotated data is evaluated, whether or not it says which split it is.
 UNNAMED_SPLIT = "evaluated"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from absa.nodes.assets import data_dir
+from absa.runs.directory import TRACES
 from absa.schemas.errors import InputError
 from absa.schemas.settings import Settings
 from absa.small_files import visible_files
@@ -29,8 +30,6 @@ _PACKAGES = ("absa-debate-graph", "langgraph", "langchain-openai", "pydantic", "
 
 #: Files that are read: texts, tables and models.
 _READ = frozenset({".md", ".json", ".crf", ".npz", ".gz"})
-
-TRACES = "traces.jsonl"
 
 
 def _model(settings: Settings) -> str | None:

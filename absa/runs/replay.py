@@ -10,24 +10,18 @@ from typing import Any
 
 from absa.backends.replay import ReplayBackend
 from absa.config import SettingsError, load_settings
-from absa.runs.artefacts import ERRORS, OUTPUTS, SCORECARDS, TRACES, write_lines
-from absa.runs.engine import MANIFEST, run
+from absa.runs.artefacts import write_lines
+from absa.runs.directory import ERRORS, MANIFEST, OUTPUTS, SCORECARDS, TRACES, NoRun, RunDirectory
+from absa.runs.engine import run
 from absa.runs.identity import file_sha256
 from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.refusals import RunMismatch
 from absa.schemas.backend import Backend
-from absa.schemas.errors import InputError
-from absa.schemas.json_text import parse_json
 from absa.schemas.memory import Recall
 from absa.schemas.settings import BackendSettings, Settings
-from absa.small_files import bounded_lines
 
 SAMPLES = "samples.jsonl"
 _REFUSED = ("backend.kind", "backend.path")
-
-
-class NoRun(InputError):
-    """There is no run where one was to be read, or not enough of it. Wrong use."""
 
 
 @dataclass(frozen=True)
@@ -46,36 +40,21 @@ class Recorded:
         Raises:
             NoRun: It is none, or it has no recorded answers.
         """
-        path = directory / MANIFEST
-        if not path.is_file():
-            raise NoRun(f"{directory} is no run directory: it has no {MANIFEST}")
+        files = RunDirectory(directory).require()
+        manifest = files.manifest
         try:
-            manifest = parse_json(path.read_text(encoding="utf-8"))
             settings, seeds = manifest["settings"], tuple(map(int, manifest["seeds"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise NoRun(f"{path}: not the manifest of a run ({error!r})") from error
-        for name in (OUTPUTS, SCORECARDS, TRACES):
-            if not (directory / name).is_file():
-                raise NoRun(
-                    f"{directory} has no {name}: start the run again, so that it is finished"
-                )
-        failed = (
-            sum(1 for line in _records(directory / ERRORS) if line.get("kind") == "failed")
-            if (directory / ERRORS).is_file()
-            else 0
-        )
+            raise files.not_a_manifest(repr(error)) from error
+        files.require(OUTPUTS, SCORECARDS, TRACES)
+        errors = files.lines(ERRORS) if files.has(ERRORS) else ()
+        failed = sum(line.get("kind") == "failed" for line in errors)
         return cls(directory, settings, seeds, failed)
 
     def samples(self) -> Iterator[dict[str, Any]]:
         """The samples of the run, from its own artefacts: each once, whatever the seeds."""
         seen: set[str] = set()
-        cards = _records(self.directory / SCORECARDS)
-        for output, card in zip(_records(self.directory / OUTPUTS), cards, strict=True):
-            if output["uid"] != card["uid"]:
-                raise NoRun(
-                    f"{self.directory}: {OUTPUTS} and {SCORECARDS} do not name the same samples "
-                    f"({output['uid']!r}, {card['uid']!r}): see absa verify"
-                )
+        for output, card in RunDirectory(self.directory).samples():
             if output["uid"] not in seen:
                 seen.add(output["uid"])
                 yield sample_line(output, card)
@@ -84,7 +63,7 @@ class Recorded:
         """What memory held for each sample, where there was one."""
         return {
             (output["uid"], output["meta"]["seed"]): Recall.model_validate(memory["recall"])
-            for output in _records(self.directory / OUTPUTS)
+            for output in RunDirectory(self.directory).lines(OUTPUTS)
             if (memory := output["meta"].get("memory"))
         }
 
@@ -193,17 +172,3 @@ def _write_samples(recorded: Recorded, out: Path) -> Path:
     finally:
         fresh.unlink(missing_ok=True)
     return path
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file), 1):
-            try:
-                record = parse_json(line)
-            except ValueError as error:
-                raise NoRun(
-                    f"{path}:{number}: not valid JSON ({error}): see absa verify"
-                ) from error
-            if not isinstance(record, dict):
-                raise NoRun(f"{path}:{number}: not a JSON object: see absa verify")
-            yield record

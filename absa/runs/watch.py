@@ -13,13 +13,12 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from absa.runs.engine import MANIFEST
+from absa.runs.directory import MANIFEST, NoRun, RunDirectory
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Totals, unpack
 from absa.runs.lock import is_locked
 from absa.runs.plan import Progress
 from absa.runs.pool import Worker
-from absa.runs.replay import NoRun
 from absa.runs.status import EVERY_S
 from absa.runs.status import FILE as STATUS
 from absa.schemas.json_text import parse_json
@@ -66,7 +65,7 @@ def look(directory: Path) -> Seen:
         return told
     # Asked before the manifest is read: until the data is read, it is that of an earlier start.
     starting = is_locked(directory)
-    recorded = _recorded(directory / MANIFEST)
+    recorded = _recorded(RunDirectory(directory))
     return replace(recorded, state="starting") if starting else recorded
 
 
@@ -107,10 +106,13 @@ def _is_alive(directory: Path) -> bool:
     return age < _STALE_S or is_locked(directory)
 
 
-def _recorded(path: Path) -> Seen:
-    """What the manifest says; it knows no rate."""
+def _recorded(run: RunDirectory) -> Seen:
+    """What the manifest says; it does not have a rate."""
+    if not run.has(MANIFEST):
+        # The run was killed before it had read the data.
+        return Seen("stopped", Progress(total=0, totals=Totals(), bad_lines=0, started_with=0))
+    manifest = run.manifest
     try:
-        manifest = parse_json(path.read_text(encoding="utf-8"))
         counts, usage = manifest["counts"], manifest["usage"]
         totals = {
             "done": counts["done"],
@@ -130,10 +132,5 @@ def _recorded(path: Path) -> Seen:
             }
         )
         return Seen("finished" if manifest["status"] == "finished" else "unfinished", progress)
-    except FileNotFoundError:
-        # It was killed before it had read the data.
-        return Seen("stopped", Progress(total=0, totals=Totals(), bad_lines=0, started_with=0))
     except (ValueError, KeyError, TypeError) as error:
-        raise NoRun(
-            f"{path}: not the manifest of a run; the command of the run writes it anew"
-        ) from error
+        raise run.not_a_manifest(repr(error)) from error

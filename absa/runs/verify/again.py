@@ -10,9 +10,9 @@ from langgraph.store.memory import InMemoryStore
 from absa.backends.replay import backend_notes
 from absa.demos import Demos
 from absa.inputs import graph_input
-from absa.runs.artefacts import OUTPUTS, TRACES
+from absa.runs.directory import OUTPUTS, TRACES
 from absa.runs.engine import UNNAMED_SPLIT
-from absa.runs.verify.artefacts import Line
+from absa.runs.indexed_file import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import call_key, call_name, differing, number_of, shown, some_of

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import httpx2
 
-from absa.runs.artefacts import TRACES
+from absa.runs.directory import TRACES
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import call_key, call_name, dicts_of, shown
 from absa.schemas.settings import BackendSettings

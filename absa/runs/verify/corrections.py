@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ValidationError
 
+from absa.runs.directory import first_problem
 from absa.runs.verify.conflict_review import actions_visible
 from absa.runs.verify.evidence import Evidence, Found
-from absa.runs.verify.words import first_problem, named
+from absa.runs.verify.words import named
 from absa.schemas.answers import (
     Span,
 )

@@ -9,7 +9,7 @@ from typing import Any
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import read
 from absa.runs.engine import UNNAMED_SPLIT
-from absa.runs.verify.artefacts import Line
+from absa.runs.indexed_file import Line
 from absa.runs.verify.conflict_review import PROTOCOL as CONFLICT_REVIEW
 from absa.runs.verify.words import mapping_of, text_of
 from absa.schemas.answers import (

@@ -9,12 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from absa.aux_hf import disagrees, polarity_of
-from absa.runs.artefacts import (
-    GATE,
-    OUTPUTS,
-    SCORECARDS,
-    TRACES,
-)
+from absa.runs.directory import GATE, OUTPUTS, SCORECARDS, TRACES
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import (

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from absa.backends.meter import Spent
-from absa.runs.artefacts import ERRORS, GATE, OUTPUTS, SCORECARDS, TRACES
+from absa.runs.directory import ERRORS, GATE, OUTPUTS, SCORECARDS, TRACES
+from absa.runs.indexed_file import Artefact
 from absa.runs.journal import FILE, unpack
-from absa.runs.verify.artefacts import Artefact
 from absa.runs.verify.words import TOLERANCE, differing, mapping_of, number_of, shown
 from absa.schemas.json_text import parse_json
 

@@ -8,12 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from absa.runs.artefacts import (
-    GATE,
-    OUTPUTS,
-    TRACES,
-)
-from absa.runs.verify.artefacts import Line
+from absa.runs.directory import GATE, OUTPUTS, TRACES
+from absa.runs.indexed_file import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import call_key, call_name
 from absa.schemas.secrets import LOOKS_LIKE_KEY

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from absa.metrics.evaluation import METRICS, TABLE, GoldError, evaluate, table
-from absa.runs.plan import RunError
+from absa.metrics.evaluation import TABLE, GoldError, evaluate, table
+from absa.runs.directory import METRICS, NoRun
 from absa.runs.verify.words import differing, shown, some_of
 from absa.schemas.json_text import parse_json
 
@@ -36,7 +36,7 @@ class MetricsCheck:
             return
         try:
             made = parse_json(json.dumps(evaluate(self._directory)))
-        except (RunError, GoldError) as error:
+        except (NoRun, GoldError) as error:
             yield f"the scores cannot be computed again: {error}"
             return
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from absa.nodes.human_answer import SOURCE, check, with_word, without_word
-from absa.runs.verify.artefacts import Line
+from absa.runs.indexed_file import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import differing, named, shown, some_of
 from absa.schemas.human import SetLabel

@@ -15,16 +15,18 @@ from absa.data import BadLine, DataError, read_samples
 from absa.data.source import Source
 from absa.demos import Demos
 from absa.prices import cost_of
-from absa.runs.artefacts import (
+from absa.runs.artefacts import gate_summary
+from absa.runs.directory import (
     ERRORS,
     GATE,
     GATE_SUMMARY,
+    MANIFEST,
     OUTPUTS,
     SCORECARDS,
     TRACES,
-    gate_summary,
+    RunDirectory,
+    first_problem,
 )
-from absa.runs.engine import MANIFEST
 from absa.runs.identity import (
     NAMED_FILES,
     TRANSPORT,
@@ -33,10 +35,9 @@ from absa.runs.identity import (
     named_file_hashes,
     versions,
 )
+from absa.runs.indexed_file import Artefact, Line
 from absa.runs.journal import FILE as JOURNAL_FILE
-from absa.runs.replay import NoRun
 from absa.runs.verify.again import Replayer, same_prompts
-from absa.runs.verify.artefacts import Artefact, Line
 from absa.runs.verify.callers import called_as_set
 from absa.runs.verify.corrections import corrections_visible
 from absa.runs.verify.data import DataChanged, DataGone, find_data, size_of
@@ -61,7 +62,6 @@ from absa.runs.verify.text import stands_in_text
 from absa.runs.verify.words import (
     differing,
     digest_of,
-    first_problem,
     mapping_of,
     number_of,
     numbers_of,
@@ -94,12 +94,8 @@ def verify(
     Raises:
         NoRun: There is none at that place.
     """
-    directory = Path(directory)
-    if not directory.is_dir():
-        raise NoRun(f"{directory}: there is no such directory")
-    if not (directory / MANIFEST).is_file():
-        raise NoRun(f"{directory} is no run directory: it has no {MANIFEST}")
-    return _Verification(directory, data, expect).report()
+    run = RunDirectory(Path(directory), problems=[]).require()
+    return _Verification(run, data, expect).report()
 
 
 class _Known(NamedTuple):
@@ -110,8 +106,8 @@ class _Known(NamedTuple):
 
 
 class _Verification:
-    def __init__(self, directory: Path, data: Path | None, expect: str | None) -> None:
-        self._dir = directory
+    def __init__(self, run: RunDirectory, data: Path | None, expect: str | None) -> None:
+        self._dir = directory = run.path
         self._data = data
         self._expect = expect
         self._checks = {
@@ -119,10 +115,12 @@ class _Verification:
         }
         self._notes: list[str] = []
         self._warnings: list[str] = []
-        self._manifest = self._read_manifest()
+        self._manifest = run.manifest
         self._status = str(self._manifest.get("status", "unknown"))
         self._seeds = numbers_of(self._manifest.get("seeds")) or [0]
-        self._settings = self._read_settings()
+        self._settings = run.settings
+        for problem in run.problems or ():
+            self._say(COUNTS, problem)
         self._files = {name: Artefact(directory / name) for name in _JSON_FILES}
         self._journal = JournalCheck(directory, self._manifest, self._files)
         self._scored: dict[str, list[int]] = {}
@@ -168,29 +166,6 @@ class _Verification:
         return self._status == "finished"
 
     # The manifest ---------------------------------------------------------------------------
-
-    def _read_manifest(self) -> dict[str, Any]:
-        try:
-            manifest = parse_json((self._dir / MANIFEST).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            self._say_early(f"{MANIFEST}: not valid JSON ({error}): the settings are not known")
-            return {}
-        if not isinstance(manifest, dict):
-            self._say_early(f"{MANIFEST}: not a JSON object: the settings are not known")
-            return {}
-        return manifest
-
-    def _say_early(self, what: str) -> None:
-        self._checks[COUNTS].violations.append(Violation(uid=None, what=what))
-
-    def _read_settings(self) -> Settings | None:
-        if not self._manifest:
-            return None
-        try:
-            return Settings.model_validate(self._manifest.get("settings"))
-        except ValidationError as error:
-            self._say_early(f"{MANIFEST}: settings cannot be read: {first_problem(error)}")
-            return None
 
     def _compare_identity(self) -> None:
         """The manifest's settings are those of the run's identity; are its rules still ours?"""

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from absa.nodes.adopt import EV_REASONS
 from absa.nodes.polarity import read
 from absa.nodes.thresholds import reaches
-from absa.runs.artefacts import (
-    TRACES,
-)
+from absa.runs.directory import TRACES
 from absa.runs.verify.conflict_review import review_follows
 from absa.runs.verify.corrections import OVERRIDE
 from absa.runs.verify.evidence import Evidence, Found

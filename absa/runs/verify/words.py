@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from absa.schemas.output import AspectTuple
 from absa.schemas.records import Correction
 
@@ -93,12 +91,6 @@ def call_key(call: Mapping[str, Any]) -> tuple[str, int]:
 def call_name(key: tuple[str, int]) -> str:
     """A call as it is told."""
     return f"{key[0]} (turn {key[1]})" if key[1] else key[0]
-
-
-def first_problem(error: ValidationError) -> str:
-    """What the first of its errors is."""
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg']}"
 
 
 def digest_of(value: Any) -> bytes:
