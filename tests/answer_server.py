@@ -13,9 +13,12 @@ import argparse
 import hashlib
 import json
 import random
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -126,6 +129,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+@contextmanager
+def answering(log: Path, *options: str) -> Iterator[str]:
+    """The URL of such a server, which is running."""
+    log.touch()
+    command = [sys.executable, __file__, str(log), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
 
 
 def main() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answer_server import answering
 from test_cache import Counting, question, settings
 from test_crash import FORKS, IN_FLIGHT, Fork, Server, write_data
 
@@ -29,12 +28,8 @@ CALLS = 10 * SAMPLES
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("server") / "calls.jsonl"
-    log.touch()
-    command = [sys.executable, str(HERE / "answer_server.py"), str(log), "--delay", "0.02"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        yield Server(process.stdout.readline().strip(), log)
-        process.kill()
+    with answering(log, "--delay", "0.02") as url:
+        yield Server(url, log)
 
 
 def start(server: Server, folder: Path, name: str) -> Fork:

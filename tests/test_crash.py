@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answer_server import answering
 
 HERE = Path(__file__).parent
 COMMAND = Path(sys.executable).with_name("absa")
@@ -75,13 +76,8 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("server") / "calls.jsonl"
-    log.touch()
-    command = [sys.executable, str(HERE / "answer_server.py"), str(log)]
-    command += ["--delay", str(DELAY_S), "--dead", "dead"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        yield Server(process.stdout.readline().strip(), log)
-        process.kill()
+    with answering(log, "--delay", str(DELAY_S), "--dead", "dead") as url:
+        yield Server(url, log)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ import re
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from typing import Any
 
 import psutil
 import pytest
+from answer_server import answering
 from dask_cluster import WORKER_KEY, Cluster
 from test_crash import FORKS, TIMINGS, _call, artefacts, lines
 
@@ -55,12 +54,8 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("server") / "calls.jsonl"
-    log.touch()
-    command = [sys.executable, str(HERE / "answer_server.py"), str(log), "--delay", "0.02"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        yield Server(process.stdout.readline().strip(), log)
-        process.kill()
+    with answering(log, "--delay", "0.02") as url:
+        yield Server(url, log)
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answer_server import answering
 from test_crash import COMMAND, Fork, Server, write_data
 
 from absa.cli import run as command
@@ -27,12 +27,8 @@ SAMPLES = 12
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("server") / "calls.jsonl"
-    log.touch()
-    command = [sys.executable, str(HERE / "answer_server.py"), str(log), "--delay", "0.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        yield Server(process.stdout.readline().strip(), log)
-        process.kill()
+    with answering(log, "--delay", "0.1") as url:
+        yield Server(url, log)
 
 
 def start(server: Server, folder: Path, name: str) -> Fork:

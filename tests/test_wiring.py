@@ -14,6 +14,7 @@ from typing import Any
 
 import documented
 import pytest
+from answer_server import answering
 from langgraph.graph import END, START
 from langgraph_server import Serving, langgraph_dev
 from pydantic import BaseModel
@@ -340,22 +341,11 @@ def project(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     rows = [{"uid": f"u{n}", "text": f"food{n} was great{n}"} for n in range(6)]
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
     (tmp_path / "reviews.jsonl").write_text(lines)
-    server = subprocess.Popen(
-        [sys.executable, str(HERE / "answer_server.py"), str(tmp_path / "calls.jsonl")],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    url = server.stdout.readline().strip()
-    backend = {"kind": "openai", "model": "m", "base_url": url}
-    (tmp_path / "my_model.yaml").write_text(json.dumps({"backend": backend}))
     env = {**os.environ, "OPENAI_API_KEY": "k", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    try:
+    with answering(tmp_path / "calls.jsonl") as url:
+        backend = {"kind": "openai", "model": "m", "base_url": url}
+        (tmp_path / "my_model.yaml").write_text(json.dumps({"backend": backend}))
         yield tmp_path, env
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
 
 
 def absa(project: tuple[Path, dict[str, str]], *args: str) -> subprocess.CompletedProcess[str]:
