@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from absa.offline.analysis import Analyser, AnalysisCache, Read
-from absa.offline.roles import conflict, debate, personas, reading, reviews, stage1
+from absa.offline.roles import conflict, debate, personas, reviews, stage1
+from absa.offline.roles.inputs import (
+    ConflictInputs,
+    DebateInputs,
+    ReviewInputs,
+    RoleInputs,
+    ValidatorReviewInputs,
+)
 from absa.offline.text.annotations import Analysis
 
-_INDEPENDENT: dict[str, Callable[[Analysis], dict[str, Any]]] = {
-    "ate": stage1.ate,
-    "atsa": stage1.atsa,
-    "validator": stage1.validator,
-    "extract": stage1.extract,
-    **conflict.PERSPECTIVES,
+In = TypeVar("In", bound=RoleInputs)
+Json = dict[str, Any]
+Role = tuple[type[RoleInputs], Callable[[Analysis, Any], Json]]
+
+
+def _alone(play: Callable[[Analysis], Json]) -> Role:
+    return RoleInputs, lambda analysis, _: play(analysis)
+
+
+def _seeing(inputs: type[In], play: Callable[[Analysis, In], Json]) -> Role:
+    return inputs, play
+
+
+def _speaker(name: str) -> Role:
+    return _seeing(DebateInputs, partial(debate.speaker, name))
+
+
+_ROLES: dict[str, Role] = {
+    "ate": _alone(stage1.ate),
+    "atsa": _alone(stage1.atsa),
+    "validator": _alone(stage1.validator),
+    "extract": _alone(stage1.extract),
+    "epm": _speaker("epm"),
+    "tan": _speaker("tan"),
+    "cj": _speaker("cj"),
+    "judge": _seeing(DebateInputs, debate.judge),
+    "persona": _seeing(DebateInputs, personas.turn),
+    "persona_judge": _seeing(DebateInputs, personas.judge),
+    "ate_review": _seeing(ReviewInputs, reviews.ate_review),
+    "atsa_review": _seeing(ReviewInputs, reviews.atsa_review),
+    "validator_review": _seeing(ValidatorReviewInputs, reviews.validator_review),
+    **{name: _alone(play) for name, play in conflict.PERSPECTIVES.items()},
+    **{name: _seeing(ConflictInputs, play) for name, play in conflict.REVIEWERS.items()},
 }
-_REVIEWS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
-    "judge": debate.judge,
-    "ate_review": reviews.ate_review,
-    "atsa_review": reviews.atsa_review,
-    "validator_review": reviews.validator_review,
-    "persona": personas.turn,
-    "persona_judge": personas.judge,
-    **conflict.REVIEWERS,
-}
-_SPEAKERS = ("epm", "tan", "cj")
 
 
 class OfflineAnalyst:
@@ -49,15 +74,14 @@ class OfflineAnalyst:
         Raises:
             ValueError: The role is unknown and no persona describes it.
         """
-        text = reading.word(inputs.get("text"))
-        lang, domain = (reading.word(inputs.get(name)) or None for name in ("lang", "domain"))
-        given = inputs.get("given_aspects")
-        terms = tuple(map(str, given)) if isinstance(given, list | tuple) else None
-        analysis = self._analysis(text, lang, domain, terms)
-        if role in _INDEPENDENT:
-            return _INDEPENDENT[role](analysis)
-        if role in _REVIEWS:
-            return _REVIEWS[role](analysis, inputs)
-        if role in _SPEAKERS or isinstance(inputs.get("persona"), Mapping):
-            return debate.speaker(role, analysis, inputs)
-        raise ValueError(f"the offline analyst knows no role {role!r}")
+        if role in _ROLES:
+            inputs_type, play = _ROLES[role]
+        elif isinstance(inputs.get("persona"), Mapping):
+            inputs_type, play = _speaker(role)
+        else:
+            raise ValueError(f"the offline analyst knows no role {role!r}")
+        seen = inputs_type.read(inputs)
+        analysis = self._analysis(
+            seen.text, seen.lang or None, seen.domain or None, seen.given_aspects
+        )
+        return play(analysis, seen)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from absa.offline.roles import lookup, reading
-from absa.offline.roles.reading import key
+from absa.offline.roles import lookup
+from absa.offline.roles.inputs import ConflictInputs, ReviewedCandidate
+from absa.offline.roles.lookup import key
 from absa.offline.roles.stage1 import span
 from absa.offline.text.annotations import NEUTRAL, Analysis, Finding, Reading
 
@@ -58,66 +59,55 @@ def _triplet(analysis: Analysis, finding: Finding, view: Reading) -> dict[str, A
     }
 
 
-def review(role: str, analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def review(role: str, analysis: Analysis, inputs: ConflictInputs) -> dict[str, Any]:
     """One action per tuple in doubt: flip against the text, drop without evidence, else keep."""
     doubted = _in_doubt(inputs)
-    candidates = [
-        item
-        for item in reading.items(inputs.get("candidates"))
-        if reading.word(item.get("tuple_id")) in doubted
-    ]
+    candidates = [item for item in inputs.candidates if item.tuple_id in doubted]
     actions = [] if role == "review_a" else _merges(role, candidates, inputs)
     merged = {tuple_id for action in actions for tuple_id in action["target_tuple_ids"]}
     for item in candidates:
-        if item["tuple_id"] not in merged:
+        if item.tuple_id not in merged:
             actions.append(_verdict(role, analysis, item))
     return {"review_actions": actions}
 
 
-def _in_doubt(inputs: Mapping[str, Any]) -> set[str]:
+def _in_doubt(inputs: ConflictInputs) -> set[str]:
     """The tuples an action may be about: the undecided ones for the arbiter, else all flagged."""
-    if inputs.get("undecided") is not None:
-        return set(_ids(inputs["undecided"]))
-    conflicts = reading.items(inputs.get("conflict_flags"))
-    risks = reading.items(inputs.get("validator_risks"))
+    if inputs.undecided is not None:
+        return set(inputs.undecided)
     return {
-        *(tuple_id for flag in conflicts for tuple_id in _ids(flag.get("tuple_ids"))),
-        *(tuple_id for risk in risks for tuple_id in _ids([risk.get("tuple_id")])),
+        *(tuple_id for flag in inputs.conflict_flags for tuple_id in flag.tuple_ids),
+        *(risk.tuple_id for risk in inputs.validator_risks),
     }
 
 
-def _ids(value: Any) -> list[str]:
-    given = value if isinstance(value, list) else []
-    return [tuple_id for tuple_id in given if isinstance(tuple_id, str) and tuple_id]
-
-
 def _merges(
-    role: str, candidates: list[reading.Item], inputs: Mapping[str, Any]
+    role: str, candidates: list[ReviewedCandidate], inputs: ConflictInputs
 ) -> list[dict[str, Any]]:
     """Overlapping terms with one polarity are one thing, and the longer name says which."""
-    by_id = {str(item["tuple_id"]): item for item in candidates}
+    by_id = {item.tuple_id: item for item in candidates}
     actions = []
-    for flag in reading.items(inputs.get("conflict_flags")):
-        group = [by_id[i] for i in _ids(flag.get("tuple_ids")) if i in by_id]
-        polarities = {reading.polarity(item.get("polarity")) for item in group}
-        if flag.get("conflict_type") != "aspect_overlap" or len(group) < 2 or len(polarities) > 1:
+    for flag in inputs.conflict_flags:
+        group = [by_id[tuple_id] for tuple_id in flag.tuple_ids if tuple_id in by_id]
+        polarities = {item.polarity for item in group}
+        if flag.conflict_type != "aspect_overlap" or len(group) < 2 or len(polarities) > 1:
             continue
-        name = max((reading.word(item.get("aspect_term")) for item in group), key=len)
-        ids = [str(item["tuple_id"]) for item in group]
+        name = max((item.aspect_term for item in group), key=len)
+        ids = [item.tuple_id for item in group]
         value = {"normalized_ref": name}
         actions.append(_action("MERGE", ids, value, "SPAN_OVERLAP_MERGE", role))
     return actions
 
 
-def _verdict(role: str, analysis: Analysis, item: reading.Item) -> dict[str, Any]:
-    ids = [str(item["tuple_id"])]
-    finding = lookup.find(analysis, reading.word(item.get("aspect_term")))
+def _verdict(role: str, analysis: Analysis, item: ReviewedCandidate) -> dict[str, Any]:
+    ids = [item.tuple_id]
+    finding = lookup.find(analysis, item.aspect_term)
     view = None
     if finding is not None:
         view = finding.nearest_reading if role == "review_c" else finding.clause_reading
-    quoted = reading.word(item.get("evidence"))
+    quoted = item.evidence or ""
     if view is not None and view.opinion is not None and view.polarity != NEUTRAL:
-        if view.polarity != reading.polarity(item.get("polarity")):
+        if view.polarity != item.polarity:
             value = {"polarity": view.polarity}
             return _action("FLIP", ids, value, _FLIP_REASONS[role], role)
     elif not key(quoted) or quoted not in analysis.text:
@@ -138,6 +128,6 @@ def _action(kind: str, ids: list[str], value: Any, reason: str, role: str) -> di
 PERSPECTIVES: dict[str, Callable[[Analysis], dict[str, Any]]] = {
     role: partial(perspective, role) for role in ("p_neg", "p_imp", "p_lit")
 }
-REVIEWERS: dict[str, Callable[[Analysis, Mapping[str, Any]], dict[str, Any]]] = {
+REVIEWERS: dict[str, Callable[[Analysis, ConflictInputs], dict[str, Any]]] = {
     role: partial(review, role) for role in _FLIP_REASONS
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
-from absa.offline.roles import lookup, reading
-from absa.offline.roles.reading import key
+from absa.offline.roles import lookup
+from absa.offline.roles.inputs import DebateInputs, StatedSentiment, edit_polarity, edit_target
+from absa.offline.roles.lookup import key
 from absa.offline.text.annotations import NEUTRAL, Analysis, Finding
+from absa.schemas.answers import Edit
 
 #: A speaker contradicts Stage 1 only when it is this sure of its own reading.
 _SURE = 0.68
@@ -36,8 +37,8 @@ def _edit(
     return edit
 
 
-def _absent(term: str, analysis: Analysis, item: Mapping[str, Any]) -> bool:
-    return not item.get("is_implicit") and term.lower() not in analysis.text.lower()
+def _absent(item: StatedSentiment, analysis: Analysis) -> bool:
+    return not item.is_implicit and item.aspect_term.lower() not in analysis.text.lower()
 
 
 def _judges(finding: Finding) -> bool:
@@ -48,20 +49,19 @@ def _judges(finding: Finding) -> bool:
     )
 
 
-def epm(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+def epm(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
     """Polarity from the one explicit expression nearest to the aspect, with that expression."""
     edits = []
-    for item in reading.sentiments(inputs.get("stage1")):
-        term, polarity = item["aspect_term"], reading.polarity(item["polarity"])
+    for item in inputs.stage1.sentiments:
+        term, polarity = item.aspect_term, item.polarity
         finding = lookup.find(analysis, term)
         doubtful = finding is None or not _judges(finding)
-        if item.get("is_backfilled") and doubtful and not inputs.get("given_aspects"):
+        if item.is_backfilled and doubtful and not inputs.given_aspects:
             # Named, most often by the contrast rule, but nothing in the text clearly judges it.
             edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
             continue
         if finding is None or finding.nearest_reading.opinion is None:
-            own = reading.word(item.get("evidence"))
-            if _absent(term, analysis, item) and (not own or own not in analysis.text):
+            if _absent(item, analysis) and not (item.evidence and item.evidence in analysis.text):
                 edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
             continue
         nearest = finding.nearest_reading
@@ -111,10 +111,9 @@ def _missed(analysis: Analysis, known: list[str]) -> list[Finding]:
     return found
 
 
-def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+def tan(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
     """Targets: duplicates to merge, boundaries to correct, aspects that Stage 1 missed."""
-    stage1 = inputs.get("stage1")
-    terms = reading.terms(stage1)
+    terms = inputs.stage1.terms
     edits = []
     for position, term in enumerate(terms):
         own = key(term)
@@ -129,11 +128,11 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         synonym = lookup.synonym_of(term, terms[:position], analysis.lang)
         if synonym is not None:
             edits.append(_edit("set_aspect_ref", term, value=synonym, confidence=0.5))
-    polarities: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for item in reading.sentiments(stage1):
-        polarities[key(item["aspect_term"])].append(item)
+    polarities: dict[str, list[StatedSentiment]] = defaultdict(list)
+    for item in inputs.stage1.sentiments:
+        polarities[key(item.aspect_term)].append(item)
     for group in polarities.values():
-        term, polarity = group[0]["aspect_term"], reading.polarity(group[0]["polarity"])
+        term, polarity = group[0].aspect_term, group[0].polarity
         finding = lookup.find(analysis, term)
         if (
             len(group) == 1
@@ -165,23 +164,23 @@ def tan(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
 class _Votes:
     """What Stage 1, the speakers and the analyser's own reading say about each aspect."""
 
-    def __init__(self, analysis: Analysis, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, analysis: Analysis, inputs: DebateInputs) -> None:
         self.terms: dict[str, str] = {}
         self.stage1: dict[str, list[str]] = defaultdict(list)
         self.weights: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.quotes: dict[tuple[str, str], str] = {}
         self.dropped: dict[str, float] = defaultdict(float)
         self.found_later: set[str] = set()
-        for term in reading.terms(inputs.get("stage1")):
+        for term in inputs.stage1.terms:
             self.terms.setdefault(key(term), term)
-        for item in reading.sentiments(inputs.get("stage1")):
-            own, polarity = key(item["aspect_term"]), str(reading.polarity(item["polarity"]))
-            self.stage1[own].append(polarity)
-            backfilled = bool(item.get("is_backfilled"))
-            self._vote(own, polarity, 0.2 if backfilled else 0.8)
-            self._quote(analysis, own, polarity, reading.word(item.get("evidence")))
-        for _, edit in reading.edits(inputs.get("history")):
-            self._hear(analysis, edit)
+        for item in inputs.stage1.sentiments:
+            own = key(item.aspect_term)
+            self.stage1[own].append(item.polarity)
+            self._vote(own, item.polarity, 0.2 if item.is_backfilled else 0.8)
+            self._quote(analysis, own, item.polarity, item.evidence)
+        for turn in inputs.history:
+            for edit in turn.proposed_edits:
+                self._hear(analysis, edit)
         for own, term in list(self.terms.items()):
             finding = lookup.find(analysis, term)
             if finding is not None and finding.clause_reading.opinion is not None:
@@ -192,22 +191,21 @@ class _Votes:
     def _vote(self, own: str, polarity: str, weight: float) -> None:
         self.weights[own][polarity] += weight
 
-    def _quote(self, analysis: Analysis, own: str, polarity: str, quoted: str) -> None:
+    def _quote(self, analysis: Analysis, own: str, polarity: str, quoted: str | None) -> None:
         if quoted and quoted in analysis.text:
             self.quotes.setdefault((own, polarity), quoted)
 
-    def _hear(self, analysis: Analysis, edit: Mapping[str, Any]) -> None:
-        term = reading.target(edit)
+    def _hear(self, analysis: Analysis, edit: Edit) -> None:
+        term = edit_target(edit)
         own = key(term)
         if not own:
             return
-        polarity = reading.said(edit)
-        confidence = reading.number(edit.get("confidence"), 0.6)
-        if edit.get("op") == "drop_tuple":
+        polarity = edit_polarity(edit)
+        confidence = 0.6 if edit.confidence is None else edit.confidence
+        if edit.op == "drop_tuple":
             self.dropped[own] += confidence
         elif polarity is not None:
-            quoted = reading.word(edit.get("evidence"))
-            if quoted and quoted not in analysis.text:
+            if edit.evidence and edit.evidence not in analysis.text:
                 return
             if own not in self.terms:
                 if term not in analysis.text:
@@ -215,7 +213,7 @@ class _Votes:
                 self.terms[own] = term
                 self.found_later.add(own)
             self._vote(own, polarity, 0.6 * confidence)
-            self._quote(analysis, own, polarity, quoted)
+            self._quote(analysis, own, polarity, edit.evidence)
 
     def verdict(self, own: str) -> tuple[str, float] | None:
         """The polarity with the most weight, and its share; nothing for a dropped aspect."""
@@ -229,7 +227,7 @@ class _Votes:
         return best, weights[best] / total if total else 0.0
 
 
-def cj(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+def cj(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
     """One polarity for each aspect: weigh Stage 1, what was said, and the aspect's clause."""
     votes = _Votes(analysis, inputs)
     edits = []
@@ -255,13 +253,13 @@ def cj(analysis: Analysis, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     return edits
 
 
-def speaker(role: str, analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def speaker(role: str, analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
     """A turn of the patch debate. An unknown speaker argues for consistency."""
     turn = {"epm": epm, "tan": tan}.get(role, cj)
     return {"agent": role, "proposed_edits": turn(analysis, inputs)[:_MAX_EDITS]}
 
 
-def judge(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def judge(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
     """One consistent set of tuples, with the words of the text that carry it."""
     votes = _Votes(analysis, inputs)
     patch: list[dict[str, Any]] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from absa.offline.roles.reading import key
+import unicodedata
+from functools import lru_cache
+
 from absa.offline.text.annotations import (
     MIXED,
     NEGATIVE,
@@ -15,6 +17,18 @@ from absa.offline.text.annotations import (
 from absa.offline.text.lexicon import lexicon
 
 _EVIDENCE_LIMIT = 200
+
+
+# Every agent of a debate looks up the same few terms.
+@lru_cache(maxsize=4096)
+def key(term: str) -> str:
+    """What two spellings of an aspect term share: letters and digits in lower case."""
+    folded = unicodedata.normalize("NFC", term).lower()
+    return "".join(
+        char
+        for char in folded
+        if not char.isspace() and not unicodedata.category(char).startswith("P")
+    )
 
 
 def evidence(analysis: Analysis, reading: Reading) -> str:

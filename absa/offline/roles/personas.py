@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from absa.offline.roles import debate, lookup, reading
+from absa.offline.roles import debate, lookup
+from absa.offline.roles.inputs import DebateInputs, Persona
 from absa.offline.text.annotations import Analysis
 
 _WANTED = {"pro": 1.0, "con": -1.0}
 _MAX_POINTS = 5
 
 
-def turn(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def turn(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
     """A turn: the aspects whose opinions speak for this side, with the words that do."""
-    persona = reading.mapping(inputs.get("persona"))
-    stance = reading.word(persona.get("stance")) or "neutral"
+    persona = inputs.persona or Persona()
+    stance = persona.stance or "neutral"
     wanted = _WANTED.get(stance)
     points = [
         f"{finding.aspect.term}: {lookup.evidence(analysis, finding.clause_reading)}"
@@ -24,16 +24,16 @@ def turn(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
         and (wanted is None or finding.clause_reading.score * wanted > 0)
     ][:_MAX_POINTS]
     return {
-        "speaker": reading.word(persona.get("name")),
+        "speaker": persona.name,
         "stance": stance,
         "planning": "quote the words that judge each aspect",
-        "reflection": f"{len(reading.items(inputs.get('history')))} turns heard",
+        "reflection": f"{len(inputs.history)} turns heard",
         "message": "; ".join(points) or "nothing in the text speaks for this side",
         "key_points": points,
     }
 
 
-def judge(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def judge(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
     """Who was right, by the label that the text supports."""
     verdict = debate.judge(analysis, inputs)
     sentence = verdict["sentence_polarity"]

@@ -2,65 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from absa.offline.roles import lookup, reading
-from absa.offline.roles.reading import key
+from absa.offline.roles import lookup
+from absa.offline.roles.inputs import DebateContext, ReviewInputs, ValidatorReviewInputs, canonical
+from absa.offline.roles.lookup import key
 from absa.offline.text.annotations import NEUTRAL, Analysis
 
 #: Weight of hints on one side that a reviewer follows, with the analyser's own word for it.
 _HEARD = 0.8
 
 
-def _summary(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    return reading.mapping(reading.mapping(inputs.get("review_context")).get("summary"))
-
-
-def _debated(inputs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+def _debated(context: DebateContext) -> dict[str, tuple[str, str]]:
     """What the judge decided: aspect key -> (term, polarity)."""
     decided = {}
-    for item in reading.items(_summary(inputs).get("final_tuples")):
-        term, polarity = (
-            reading.word(item.get("aspect_term")),
-            reading.polarity(item.get("polarity")),
-        )
-        if term and polarity:
-            decided[key(term)] = (term, polarity)
+    for item in context.summary.final_tuples:
+        polarity = canonical(item.polarity)
+        if item.aspect_term and polarity:
+            decided[key(item.aspect_term)] = (item.aspect_term, polarity)
     return decided
 
 
-def _quotes(inputs: Mapping[str, Any], text: str) -> dict[str, str]:
+def _quotes(context: DebateContext, text: str) -> dict[str, str]:
     quotes: dict[str, str] = {}
-    for item in reading.items(_summary(inputs).get("aspect_evidence")):
-        quoted = reading.word(item.get("evidence"))
-        if quoted and quoted in text:
-            quotes.setdefault(key(reading.word(item.get("aspect_ref"))), quoted)
+    for item in context.summary.aspect_evidence:
+        if item.evidence and item.evidence in text:
+            quotes.setdefault(key(item.aspect_ref or ""), item.evidence)
     return quotes
 
 
-def _hints(inputs: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def _hints(context: DebateContext) -> dict[str, dict[str, float]]:
     """Weight of the debate's hints: aspect key -> polarity or `drop` -> weight."""
-    context = reading.mapping(inputs.get("review_context"))
     weights: dict[str, dict[str, float]] = {}
-    for term, hints in reading.mapping(context.get("aspect_hints")).items():
-        own = weights.setdefault(key(reading.word(term)), {})
-        for hint in reading.items(hints):
-            weight = reading.number(hint.get("weight"), 0.0)
-            polarity = reading.polarity(hint.get("polarity_hint"))
-            name = "drop" if hint.get("op") == "drop_tuple" else polarity
+    for term, hints in context.aspect_hints.items():
+        own = weights.setdefault(key(term), {})
+        for hint in hints:
+            name = "drop" if hint.op == "drop_tuple" else canonical(hint.polarity_hint)
             if name:
-                own[name] = own.get(name, 0.0) + weight
+                own[name] = own.get(name, 0.0) + hint.weight
     return weights
 
 
-def ate_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def ate_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
     """Keep what stands in the text, drop what the debate dropped, add what it found."""
-    hints, decided = _hints(inputs), _debated(inputs)
-    quotes = _quotes(inputs, analysis.text)
+    context = inputs.review_context or DebateContext()
+    hints, decided, quotes = _hints(context), _debated(context), _quotes(context, analysis.text)
     reviews: list[dict[str, Any]] = []
     known: set[str] = set()
-    for term in reading.terms(inputs.get("stage1_ate")):
+    for term in inputs.stage1_ate.terms:
         own = key(term)
         known.add(own)
         said = hints.get(own, {})
@@ -87,15 +76,14 @@ def ate_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"aspect_review": reviews}
 
 
-def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def atsa_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
     """Maintain, or follow the debate where the text itself bears it out."""
-    stage1 = reading.mapping(inputs.get("stage1_atsa"))
-    hints, decided = _hints(inputs), _debated(inputs)
-    quotes = _quotes(inputs, analysis.text)
+    context = inputs.review_context or DebateContext()
+    hints, decided, quotes = _hints(context), _debated(context), _quotes(context, analysis.text)
     reviews: list[dict[str, Any]] = []
     known: set[str] = set()
-    for item in reading.sentiments(stage1):
-        term, polarity = item["aspect_term"], str(reading.polarity(item["polarity"]))
+    for item in inputs.stage1_atsa.sentiments:
+        term, polarity = item.aspect_term, item.polarity
         own = key(term)
         if own in known:
             continue
@@ -110,7 +98,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
         if not quoted and view is not None and view.polarity == verdict:
             quoted = lookup.evidence(analysis, view)
         if verdict != polarity and against >= _HEARD and (seen == verdict or seen is None):
-            action = "add" if item.get("is_backfilled") else "flip_polarity"
+            action = "add" if item.is_backfilled else "flip_polarity"
             reviews.append(
                 {
                     "aspect_ref": term,
@@ -122,7 +110,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
                 }
             )
         elif (
-            item.get("is_backfilled")
+            item.is_backfilled
             and seen is not None
             and seen != NEUTRAL
             and view is not None
@@ -143,12 +131,12 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
                 {
                     "aspect_ref": term,
                     "action": "maintain",
-                    "confidence": reading.number(item.get("confidence")),
-                    "evidence": quoted or reading.word(item.get("evidence")),
+                    "confidence": item.confidence,
+                    "evidence": quoted or item.evidence,
                 }
             )
-    for own, (term, polarity) in decided.items():
-        if own in known or hints.get(own, {}).get(polarity, 0.0) < _HEARD:
+    for own, (term, verdict) in decided.items():
+        if own in known or hints.get(own, {}).get(verdict, 0.0) < _HEARD:
             continue
         if term not in analysis.text or not quotes.get(own):
             continue
@@ -157,7 +145,7 @@ def atsa_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]
             {
                 "aspect_ref": term,
                 "action": "add",
-                "revised_polarity": polarity,
+                "revised_polarity": verdict,
                 "confidence": finding.clause_reading.confidence if finding is not None else 0.6,
                 "evidence": quotes[own],
                 "reason": "found in the debate",
@@ -173,39 +161,33 @@ def _grounded(review: dict[str, Any], text: str) -> dict[str, Any]:
     return review
 
 
-def validator_review(analysis: Analysis, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def validator_review(analysis: Analysis, inputs: ValidatorReviewInputs) -> dict[str, Any]:
     """The risks of Stage 1 that no review has answered."""
-    stage1 = reading.mapping(inputs.get("stage1_validator"))
     answered: list[tuple[int, int]] = []
     gone: set[str] = set()
-    sentiment_reviews = reading.mapping(inputs.get("atsa_review")).get("sentiment_review")
-    aspect_reviews = reading.mapping(inputs.get("ate_review")).get("aspect_review")
-    for review in reading.items(sentiment_reviews):
-        quoted = reading.word(review.get("evidence"))
+    for review in inputs.atsa_review.sentiment_review:
+        quoted = review.evidence or ""
         at = analysis.text.find(quoted) if quoted else -1
-        if at >= 0 and review.get("action") in ("flip_polarity", "add"):
+        if at >= 0 and review.action in ("flip_polarity", "add"):
             answered.append((at, at + len(quoted)))
-        if review.get("action") in ("flip_polarity", "add", "drop"):
-            gone.add(key(reading.word(review.get("aspect_ref"))))
-    for review in reading.items(aspect_reviews):
-        if review.get("action") in ("drop", "revise_span"):
-            gone.add(key(reading.word(review.get("term"))))
-        elif review.get("action") == "add":
+        if review.action in ("flip_polarity", "add", "drop"):
+            gone.add(key(review.aspect_ref or ""))
+    for aspect_review in inputs.ate_review.aspect_review:
+        if aspect_review.action in ("drop", "revise_span"):
+            gone.add(key(aspect_review.term or ""))
+        elif aspect_review.action == "add":
             gone.add("+")
     remaining = []
-    for risk in reading.items(stage1.get("structural_risks")):
-        place = reading.mapping(risk.get("span"))
-        start, end = place.get("start"), place.get("end")
-        if isinstance(start, int) and isinstance(end, int):
+    for risk in inputs.stage1_validator.structural_risks:
+        if risk.span is not None:
+            start, end = risk.span.start, risk.span.end
             if key(analysis.text[max(0, start) : max(0, end)]) in gone:
                 continue
             if any(first < end and start < last for first, last in answered):
                 continue
-        if risk.get("type") == "MISSING_SECOND_ASPECT" and "+" in gone:
+        if risk.type == "MISSING_SECOND_ASPECT" and "+" in gone:
             continue
-        remaining.append(dict(risk))
-    answer: dict[str, Any] = {"structural_risks": remaining, "correction_proposals": []}
-    for name in ("suggested_label", "confidence"):
-        if stage1.get(name) is not None:
-            answer[name] = stage1[name]
-    return answer
+        remaining.append(risk)
+    return inputs.stage1_validator.model_copy(
+        update={"structural_risks": remaining, "correction_proposals": []}
+    ).model_dump(exclude_none=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.roles import lookup
-from absa.offline.roles.reading import key
+from absa.offline.roles.lookup import key
 from absa.offline.text.annotations import (
     CONTRAST,
     MIXED,
