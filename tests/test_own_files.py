@@ -15,7 +15,9 @@ from absa.backends.offline import OfflineBackend
 from absa.graph import build_switchable
 from absa.nodes.assets import data_dir
 from absa.own_files import read_own_files
+from absa.runs import RunPlan, run
 from absa.runs.identity import identity
+from absa.runs.verify import verify
 from absa.schemas.errors import InputError
 from absa.schemas.settings import Settings
 
@@ -129,3 +131,21 @@ def test_analyze_sees_a_file_that_was_changed_since(tmp_path: Path) -> None:
         resource(tmp_path, "lexicons/en.json", opinions={**shipped["opinions"], "zorky": polarity})
         labels.append(absa.analyze(text, with_resources(tmp_path)).final_result.label)
     assert labels == ["negative", "positive"]
+
+
+def test_a_run_with_own_patterns_is_verified_with_them(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    resource(own, "patterns/ko.json", particles=[], synonyms=[])
+    data = tmp_path / "data.jsonl"
+    rows = [{"uid": f"u{n}", "text": f"{TEXT} {n}", "lang": "ko"} for n in range(3)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    settings = with_resources(own, "conflict_review")
+    report = asyncio.run(run(RunPlan(data, tmp_path / "run", settings)))
+    assert report.exit_code == 0
+
+    before = verify(tmp_path / "run")
+    assert [v for check in before.checks for v in check.violations] == []
+    assert not any("resources.dir" in words for words in (*before.notes, *before.warnings))
+    resource(own, "patterns/ko.json")
+    after = verify(tmp_path / "run")
+    assert any("resources.dir" in words for words in (*after.notes, *after.warnings))

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from absa.data import BadLine, DataError, read_samples
 from absa.data.source import Source
 from absa.demos import Demos
+from absa.nodes.assets import OwnFiles, using
+from absa.own_files import read_own_files
 from absa.prices import cost_of
 from absa.runs.artefacts import gate_summary
 from absa.runs.directory import (
@@ -95,7 +97,16 @@ def verify(
         NoRun: There is none at that place.
     """
     run = RunDirectory(Path(directory), problems=[]).require()
-    return _Verification(run, data, expect).report()
+    with using(_own_files(run)):
+        return _Verification(run, data, expect).report()
+
+
+def _own_files(run: RunDirectory) -> OwnFiles:
+    """The user's files as they are now; whether they were changed is a check of its own."""
+    try:
+        return (run.settings and read_own_files(run.settings)) or OwnFiles()
+    except InputError:
+        return OwnFiles()
 
 
 class _Known(NamedTuple):
