@@ -31,6 +31,10 @@ from absa.schemas.output import (
     MemoryUse,
     Meta,
     OverrideStats,
+    PatchedAspect,
+    PatchedAte,
+    PatchedAtsa,
+    PatchedSentiment,
     SkipReasons,
     Usage,
 )
@@ -40,6 +44,7 @@ from absa.schemas.records import (
     MappingFailReasons,
     MappingStats,
     ReviewContext,
+    Sentiment,
     StageResult,
 )
 from absa.schemas.settings import PipelineSettings
@@ -93,6 +98,8 @@ def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
         stage2_ate=ate_aggregate(stage2) if stage2 else None,
         stage2_atsa=atsa_aggregate(stage2, text) if stage2 else None,
         stage2_validator=decision.stage2_validator,
+        patched_stage2_ate=patched_ate(stage2, lang) if stage2 else None,
+        patched_stage2_atsa=patched_atsa(stage2) if stage2 else None,
         moderator=moderation,
         debate=debate_output(state, pipeline),
         analysis_flags=AnalysisFlags(
@@ -179,6 +186,28 @@ def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
         for s in a.sentiments
     }
     return tuple(found.values())
+
+
+def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
+    """The aspects of a result, each once."""
+    first = {lang.key(a.term): a for a in reversed(result.aspects)}
+    aspects = [PatchedAspect(**a.model_dump(exclude={"sentiments"})) for a in first.values()]
+    return PatchedAte(aspects=tuple(reversed(aspects)))
+
+
+def patched_atsa(result: StageResult) -> PatchedAtsa:
+    """The sentiments of a result under the names of their aspects."""
+
+    def sentiment(aspect: str, s: Sentiment, is_implicit: bool) -> PatchedSentiment:
+        fields = s.model_dump(exclude={"aspect_term", "said_implicit"})
+        return PatchedSentiment(aspect_ref=aspect, is_implicit=is_implicit, **fields)
+
+    return PatchedAtsa(
+        aspect_sentiments=tuple(
+            sentiment(a.term, s, a.is_implicit(s)) for a in result.aspects for s in a.sentiments
+        ),
+        unanchored=tuple(sentiment(s.aspect_term, s, s.said_implicit) for s in result.unanchored),
+    )
 
 
 def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | None:

@@ -63,6 +63,39 @@ class FinalResult(OutputModel):
     stage2_tuples: tuple[AspectTuple, ...] = ()
 
 
+class PatchedAspect(OutputModel):
+    """An aspect after Stage 2; without a span it is implicit."""
+
+    term: str
+    span: Span | None = None
+    confidence: float | None = None
+
+
+class PatchedSentiment(OutputModel):
+    """A sentiment after Stage 2."""
+
+    aspect_ref: str
+    polarity: str
+    opinion_term: str | None = None
+    evidence: str | None = None
+    confidence: float
+    is_implicit: bool = False
+    is_backfilled: bool = False
+
+
+class PatchedAte(OutputModel):
+    """ATE's Stage 1 result with the corrections, reviews and overrides of Stage 2 applied."""
+
+    aspects: tuple[PatchedAspect, ...] = ()
+
+
+class PatchedAtsa(OutputModel):
+    """ATSA's, in the same way; `unanchored` sentiments name an aspect that is not in the list."""
+
+    aspect_sentiments: tuple[PatchedSentiment, ...] = ()
+    unanchored: tuple[PatchedSentiment, ...] = ()
+
+
 class DebateTurn(OutputModel):
     """One speaker's turn."""
 
@@ -221,6 +254,9 @@ class FinalOutput(OutputModel):
     stage2_ate: Aggregate | None = None
     stage2_atsa: Aggregate | None = None
     stage2_validator: ValidatorAggregate | None = None
+    # What `stage2_tuples` are the tuples of, adopted or not; None where no reviewer was asked.
+    patched_stage2_ate: PatchedAte | None = None
+    patched_stage2_atsa: PatchedAtsa | None = None
     moderator: ModeratorOutput | None = None
     debate: DebateOutput | None = None
     analysis_flags: AnalysisFlags

@@ -17,6 +17,7 @@ from scripted import (
     felt,
     judge,
     pairs,
+    pipeline,
     polarities,
     propose,
     said,
@@ -403,6 +404,41 @@ def test_validator_then_ate_then_atsa_each_on_what_the_one_before_left():
         ("atsa_review", "drop", False, "target_not_found"),
     ]
     assert pairs(out.final_result.stage2_tuples) == {("배터리 가격", "neutral")}
+    assert out.patched_stage2_ate.model_dump(mode="json")["aspects"] == [
+        {"term": "배터리 가격", "span": {"start": 0, "end": 6}, "confidence": 0.9}
+    ]
+    assert out.patched_stage2_atsa.model_dump(mode="json") == {
+        "aspect_sentiments": [
+            {
+                "aspect_ref": "배터리 가격",
+                "polarity": "neutral",
+                "opinion_term": None,
+                "evidence": "비싸고",
+                "confidence": 0.9,
+                "is_implicit": False,
+                "is_backfilled": False,
+            }
+        ],
+        "unanchored": [],
+    }
+
+
+def test_a_sentiment_without_an_aspect_stays_apart_in_the_patched_result():
+    out = decide(
+        "가격이 비싸요.",
+        said(
+            ate=ate("가격"),
+            atsa=atsa(("가격", "negative", "비싸요", 0.9), ("맛", "positive", "좋아요", 0.4)),
+        ),
+    )
+    assert [s.aspect_ref for s in out.patched_stage2_atsa.aspect_sentiments] == ["가격"]
+    assert [s.aspect_ref for s in out.patched_stage2_atsa.unanchored] == ["맛"]
+    assert [a.term for a in out.patched_stage2_ate.aspects] == ["가격"]
+
+
+def test_without_stage2_there_is_no_patched_result():
+    out = decide("가격이 비싸요.", said(ate=ate("가격")), pipeline(enable_stage2=False))
+    assert out.patched_stage2_ate is out.patched_stage2_atsa is None
 
 
 def test_the_second_validators_proposals_are_not_applied():

@@ -620,6 +620,10 @@ def test_two_reviewers_flip_a_tuple_and_it_becomes_one_with_its_twin():
     }
     assert pairs(result.final_tuples) == {("사용감", "positive"), ("가격", "negative")}
     assert result.stage2_tuples == result.final_tuples
+    sentiments = output.patched_stage2_atsa.aspect_sentiments
+    assert [(s.aspect_ref, s.polarity) for s in sentiments] == [
+        (t.aspect_term, t.polarity) for t in result.final_tuples
+    ]
     assert [a.confidence for a in result.final_aspects] == [0.9, 0.8]
     assert [short(a) for a in meta.arbiter_actions] == [
         ("majority", "KEEP", False, False),

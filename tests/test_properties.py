@@ -44,7 +44,7 @@ from absa.schemas.answers import (
     Risk,
 )
 from absa.schemas.context import RunContext
-from absa.schemas.output import FinalOutput
+from absa.schemas.output import AspectTuple, FinalOutput
 from absa.schemas.records import ReviewContext
 from absa.schemas.settings import OverrideSettings, PipelineSettings
 
@@ -450,7 +450,14 @@ def check_log(out: FinalOutput) -> dict[str, str]:
     if out.analysis_flags.stage2_executed:
         left = {name: said_ for name, said_ in now.items() if said_}
         assert left == by_key(result.stage2_tuples, key)
+        assert out.patched_stage2_ate is not None and out.patched_stage2_atsa is not None
+        sentiments = out.patched_stage2_atsa.aspect_sentiments
+        tuples = [AspectTuple(aspect_term=s.aspect_ref, polarity=s.polarity) for s in sentiments]
+        assert by_key(tuples, key) == left
+        aspects = [key(a.term) for a in out.patched_stage2_ate.aspects]
+        assert {*left} <= {*aspects} and len(aspects) == len({*aspects})
     else:
+        assert out.patched_stage2_ate is out.patched_stage2_atsa is None
         assert out.meta.correction_applied_log == () and result.stage2_tuples == ()
     return renamed
 

@@ -521,6 +521,9 @@ def test_a_changed_tuple_is_not_what_the_answers_give(copy: Path, stage: str) ->
         lambda o: o["moderator"].update(selected_stage="stage1"),
         lambda o: o["debate"]["summary"].update(sentence_polarity="neutral"),
         lambda o: o.update(stage2_ate=None),
+        lambda o: o.update(patched_stage2_ate=None),
+        lambda o: o["patched_stage2_ate"]["aspects"][0].update(span=None),
+        lambda o: o["patched_stage2_atsa"]["aspect_sentiments"][0].update(confidence=0.123),
     ],
 )
 def test_a_changed_decision_is_not_what_the_answers_give(
@@ -584,6 +587,9 @@ def test_a_correction_that_nobody_asked_for_is_found(copy: Path) -> None:
         (lambda o: result(o)["final_tuples"][0].update(polarity="neutral"), "S1"),
         (lambda o: result(o)["stage2_tuples"][0].update(polarity="neutral"), "S4"),
         (lambda o: result(o)["stage2_tuples"].append(SOMETHING), "S1"),
+        (lambda o: o["patched_stage2_ate"]["aspects"].clear(), "S2"),
+        (lambda o: o["patched_stage2_atsa"]["aspect_sentiments"].pop(), "S2"),
+        (lambda o: o.update(patched_stage2_atsa=None), "S2"),
         (lambda o: o["meta"].update(gate_decision="APPLY"), "S1"),
         (lambda o: log(o)[0].update(applied=False), "S4"),
         (lambda o: log(o)[0].update(after=log(o)[0]["before"]), "S4"),

@@ -138,8 +138,25 @@ def tuples_agree(e: Evidence) -> Found:
         for t in tuples:
             if t.polarity not in POLARITIES:
                 yield "S2", f"{name}: {t.aspect_term} has the polarity {t.polarity!r}"
+    yield from _patched_agrees(e)
     if result.label not in LABELS:
         yield "S2", f"the label is {result.label!r}"
+
+
+def _patched_agrees(e: Evidence) -> Found:
+    """The patched result has the tuples of Stage 2, and each of its sentiments an aspect."""
+    ate, atsa = e.output.patched_stage2_ate, e.output.patched_stage2_atsa
+    sentiments = atsa.aspect_sentiments if atsa else ()
+    patched = {(e.lang.key(s.aspect_ref), s.polarity) for s in sentiments}
+    stage2 = e.keyed(e.output.final_result.stage2_tuples)
+    if patched != stage2:
+        yield (
+            "S2",
+            f"stage2_tuples are {pairs_in(stage2)}, patched_stage2_atsa has {pairs_in(patched)}",
+        )
+    aspects = {e.lang.key(a.term) for a in ate.aspects} if ate else set()
+    if loose := {key for key, _ in patched} - aspects:
+        yield "S2", f"patched_stage2_ate lacks {', '.join(sorted(loose))}"
 
 
 def overruled_with_reason(e: Evidence) -> Found:
