@@ -1,5 +1,7 @@
 """An auxiliary Hugging Face text classifier, asked after the graph and seen by no agent.
 
+A checkpoint with a label "entailment" is asked zero-shot, with `aux_hf.candidate_labels`.
+
 Its opinion goes to `aux_signals.hf` and to metrics only: where it disagrees with the result is a
 place to look, never a vote.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 from absa.nodes.polarity import read
 from absa.schemas.answers import LABELS
@@ -16,26 +18,33 @@ from absa.schemas.errors import InputError
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import AuxHfSettings
 
-if TYPE_CHECKING:
-    from transformers import Pipeline
-
 _STARS = re.compile(r"([1-5])\s*stars?", re.IGNORECASE)
 _BY_STARS = {1: "negative", 2: "negative", 3: "neutral", 4: "positive", 5: "positive"}
 # What a text classifier can read at most; a longer review is judged by its beginning.
 _MAX_TOKENS = 512
+_ZERO_SHOT = "zero-shot-classification"
 
 
 def with_signal(output: FinalOutput, settings: AuxHfSettings) -> FinalOutput:
     """The output with the classifier's opinion beside it."""
     assert settings.checkpoint is not None, "the settings ask for a checkpoint"
-    answer = _classifier(settings.checkpoint)(output.text, truncation=True, max_length=_MAX_TOKENS)[
-        0
-    ]
-    polarity = polarity_of(str(answer["label"]), dict(settings.labels))
+    classifier = _classifier(settings.checkpoint)
+    if classifier.task == _ZERO_SHOT:
+        ranked = classifier(
+            output.text,
+            candidate_labels=list(settings.candidate_labels),
+            hypothesis_template=settings.hypothesis_template,
+        )
+        label, score = str(ranked["labels"][0]), float(ranked["scores"][0])
+    else:
+        (best,) = classifier(output.text, truncation=True)
+        label, score = str(best["label"]), float(best["score"])
+    polarity = polarity_of(label, dict(settings.labels))
     signal = {
         "checkpoint": settings.checkpoint,
-        "label": answer["label"],
-        "score": float(answer["score"]),
+        "task": classifier.task,
+        "label": label,
+        "score": score,
         "polarity": polarity,
         "disagrees_with_stage1": disagrees(polarity, output.stage1_ate.label),
         "disagrees_with_final": disagrees(polarity, output.final_result.label),
@@ -58,17 +67,24 @@ def disagrees(polarity: str | None, label: str) -> bool | None:
 
 
 @cache
-def _classifier(checkpoint: str) -> Pipeline:
+def _classifier(checkpoint: str) -> Any:
     try:
-        from transformers import pipeline
+        from transformers import AutoConfig, pipeline
     except ImportError as error:
         raise InputError(
             "aux_hf needs the optional extra: pip install 'absa-debate-graph[hf]'"
         ) from error
     try:
-        return pipeline("text-classification", model=checkpoint)
+        labels = AutoConfig.from_pretrained(checkpoint).label2id
+        # A model trained on entailment judges whether the text entails a sentence.
+        entails = any(label.lower().startswith("entail") for label in labels)
+        task: Any = _ZERO_SHOT if entails else "text-classification"
+        classifier = pipeline(task, model=checkpoint)
     except (OSError, ValueError) as error:
         raise InputError(
             f"aux_hf.checkpoint {checkpoint!r} cannot be loaded: {error}; "
             "give a local folder or the name of a text classifier"
         ) from error
+    tokenizer = classifier.tokenizer
+    tokenizer.model_max_length = min(tokenizer.model_max_length, _MAX_TOKENS)
+    return classifier

@@ -408,6 +408,24 @@ class AuxHfSettings(_Section):
     """A local folder or the name of a model."""
     labels: Mapping[str, str] = Field(default_factory=dict)
     """What its labels mean, where their names do not say: `LABEL_0: negative`."""
+    candidate_labels: tuple[Text, ...] = ("positive", "negative", "neutral")
+    """What a model trained on entailment chooses from (zero-shot)."""
+    hypothesis_template: Text = "The sentiment of this review is {}."
+    """The sentence whose entailment is tested, `{}` for the candidate label."""
+
+    @field_validator("candidate_labels")
+    @classmethod
+    def _check_candidates(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if len(labels) < 2 or _repeated(labels):
+            raise ValueError("must name at least two labels, each once")
+        return labels
+
+    @field_validator("hypothesis_template")
+    @classmethod
+    def _check_template(cls, template: str) -> str:
+        if template.count("{}") != 1 or re.search(r"[{}]", template.replace("{}", "")):
+            raise ValueError("must have one {} for the candidate label, and no other brace")
+        return template
 
     @model_validator(mode="after")
     def _check_checkpoint(self) -> Self:

@@ -17,29 +17,45 @@ transformers = pytest.importorskip(
 )
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """A classifier with three labels and random weights: real files, real loading, no network."""
+def tiny_bert(folder, words, labels):
+    """A classifier with random weights: real files, real loading, no network.
+
+    The weights are large enough for the label to depend on the words.
+    """
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-    folder = tmp_path_factory.mktemp("작은 모델")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "가격", "the", "food", "great", "##은"]
-    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    ids = {word: number for number, word in enumerate(vocab)}
+    BertTokenizerFast(vocab=ids).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(words),
+        vocab_size=len(vocab),
         hidden_size=16,
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=16,
-        num_labels=3,
-        id2label={0: "negative", 1: "neutral", 2: "positive"},
-        label2id={"negative": 0, "neutral": 1, "positive": 2},
+        initializer_range=1.0,
+        id2label=dict(enumerate(labels)),
+        label2id={name: number for number, name in enumerate(labels)},
     )
     BertForSequenceClassification(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    words = ["가격", "the", "food", "great", "##은"]
+    folder = tmp_path_factory.mktemp("작은 모델")
+    return tiny_bert(folder, words, ["negative", "neutral", "positive"])
+
+
+@pytest.fixture(scope="module")
+def entailment(tmp_path_factory):
+    words = ["the", "food", "was", "great", "this", "is", "positive", "negative", "neutral"]
+    folder = tmp_path_factory.mktemp("entailment")
+    labels = ["contradiction", "neutral", "entailment"]
+    return str(tiny_bert(folder, [*words, "긍정", "부정"], labels))
 
 
 def test_the_classifier_speaks_beside_the_result_and_changes_nothing(checkpoint):
@@ -91,3 +107,35 @@ def test_what_a_label_means(label, labels, means):
 def test_an_unknown_label_neither_agrees_nor_disagrees():
     assert disagrees(None, "positive") is None
     assert disagrees("negative", "positive") is True
+
+
+def zero_shot(entailment, text="The food was great.", **more):
+    settings = {"aux_hf.enabled": True, "aux_hf.checkpoint": entailment}
+    chosen = load_settings(None, {**settings, **{f"aux_hf.{k}": v for k, v in more.items()}})
+    return analyze(text, chosen).aux_signals["hf"]
+
+
+def test_a_model_trained_on_entailment_is_asked_zero_shot(entailment):
+    orders = (["positive", "negative"], ["negative", "positive"])
+    one, other = (zero_shot(entailment, candidate_labels=order) for order in orders)
+    assert one["task"] == "zero-shot-classification"
+    assert one["label"] == one["polarity"] == other["label"]
+    assert 0.5 < one["score"] == pytest.approx(other["score"])
+    assert zero_shot(entailment)["polarity"] in ("positive", "negative", "neutral")
+
+
+def test_candidate_labels_of_another_language_mean_what_the_settings_say(entailment):
+    meaning = {"긍정": "positive", "부정": "negative"}
+    signal = zero_shot(
+        entailment,
+        candidate_labels=list(meaning),
+        labels=meaning,
+        hypothesis_template="this is {}",
+    )
+    assert signal["polarity"] == meaning[signal["label"]]
+
+
+def test_a_text_longer_than_the_model_reads_is_judged_by_its_beginning(entailment, checkpoint):
+    text = "The food was great. " * 200
+    assert zero_shot(entailment, text)["score"] > 0
+    assert zero_shot(str(checkpoint), text)["task"] == "text-classification"
