@@ -22,6 +22,13 @@ Key = tuple[str | int, ...]
 
 PROFILES_FILE = "debate_override_thresholds.json"
 
+ALIASES: Mapping[Key, Key] = {
+    ("pipeline", "debate", "enabled"): ("pipeline", "enable_debate"),
+    ("aux_hf_enabled",): ("aux_hf", "enabled"),
+    ("aux_hf_checkpoint",): ("aux_hf", "checkpoint"),
+}
+"""Keys of the source documents (docs/names.md) that are read as one of ours."""
+
 _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|passwd|authorization)$")
 
 _EXPECTED = {
@@ -62,6 +69,11 @@ class _Origin(NamedTuple):
 
     source: str
     line: int = 0
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it was given by `--set`, and not in a file."""
+        return self.source.startswith("--set")
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source
@@ -105,8 +117,10 @@ def load_settings(
     tree = _Tree()
     if path is not None:
         tree.add_file(_find(Path(path)))
+        tree.resolve_aliases()
     for key, value in (overrides or {}).items():
         tree.add_override(key, value)
+    tree.resolve_aliases()
     tree.add_profile()
     return tree.validate()
 
@@ -159,6 +173,20 @@ class _Tree:
             self.problems.append((origin, "expected a dotted key such as pipeline.enable_debate"))
             return
         self._add_value(parts, value, origin)
+
+    def resolve_aliases(self) -> None:
+        """Move what was just given under an alias to its key, over what an earlier source gave."""
+        for alias, key in ALIASES.items():
+            origin, given_at = self.origins.pop(alias, None), self.origins.get(key)
+            if origin is None:
+                continue
+            section, target = (self._section(at[:-1], origin) or {} for at in (alias, key))
+            value, other = section.pop(str(alias[-1]), None), target.get(str(key[-1]))
+            if given_at and given_at.is_option == origin.is_option and other != value:
+                why = f"is {_show(value)}, but '{_dotted(key)}' ({given_at}) is {_show(other)}"
+                what = f"'{_dotted(alias)}' {why}; both names mean one setting: keep one"
+                self.problems.append((origin, what))
+            self._add_value(key, value, origin)
 
     def add_profile(self) -> None:
         """Fill `pipeline.debate_override` from the chosen profile where nothing was given."""
@@ -344,7 +372,7 @@ def _syntax_error(error: yaml.YAMLError, origin: _Origin) -> SettingsError:
     if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError):
         what += "; check indentation, brackets and quotes"
     mark = getattr(error, "problem_mark", None)
-    if mark is not None and not origin.source.startswith("--set"):
+    if mark is not None and not origin.is_option:
         origin = _Origin(origin.source, mark.line + 1)
     return SettingsError(f"{origin}: not valid YAML: {what}")
 

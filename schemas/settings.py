@@ -1,6 +1,7 @@
 """Settings of a run: what is switched on, with which thresholds, answered by which backend.
 
-Every key accepted here does something. Reading files is `absa.config`'s job.
+Every key accepted here does something, except the note `debate.max_rounds`. Reading files is
+`absa.config`'s job.
 """
 
 import re
@@ -254,6 +255,8 @@ class DebateSettings(_Section):
 
     protocol: DebateProtocol = "patch"
     rounds: Rounds = 1
+    max_rounds: Rounds | None = None
+    """A note of an experiment's conditions: recorded with the run; `rounds` are held."""
     # Before `order`, whose check needs it.
     personas: Mapping[PersonaName, Persona] = Field(default_factory=dict)
     order: tuple[str, ...] = tuple(DEFAULT_PERSONAS["patch"])

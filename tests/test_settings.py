@@ -565,3 +565,70 @@ def test_command_line_override_is_read_as_yaml(text: str, expected: tuple[str, o
 def test_command_line_override_that_cannot_be_read_is_refused(text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(says)):
         parse_override(text)
+
+
+# --- names of the source documents ----------------------------------------------------------
+
+
+def test_debate_enabled_is_another_name_of_enable_debate(write: Write) -> None:
+    source = "pipeline:\n  debate:\n    enabled: false\n    max_rounds: 3\n    injection:\n"
+    source += '      strategy: "during_debate_one_shot"\n      trigger: "deadlock_obs2of4"\n'
+    settings = load_settings(write(source + "      allow_multiple_injections: false\n"))
+    assert settings.pipeline.enable_debate is False
+    assert load_settings("default", {"pipeline.debate.enabled": False}) == load_settings(
+        None, {"pipeline.enable_debate": False}
+    )
+
+
+def test_max_rounds_is_recorded_and_changes_nothing() -> None:
+    noted = load_settings(None, {"pipeline.debate.max_rounds": 3})
+    assert noted.pipeline.debate.max_rounds == 3
+    assert noted.model_dump(mode="json")["pipeline"]["debate"]["max_rounds"] == 3
+    assert noted.pipeline.debate.rounds == 1
+    assert noted.pipeline.debate_calls == Settings().pipeline.debate_calls
+
+
+def test_the_classifier_may_be_set_by_the_names_of_the_source() -> None:
+    settings = load_settings(None, {"aux_hf_enabled": True, "aux_hf_checkpoint": "some/model"})
+    assert (settings.aux_hf.enabled, settings.aux_hf.checkpoint) == (True, "some/model")
+
+
+def test_two_names_of_one_setting_must_agree(write: Write) -> None:
+    both = "pipeline:\n  enable_debate: true\n  debate: {{enabled: {}}}\n"
+    assert load_settings(write(both.format("true"))).pipeline.enable_debate
+    file = write(both.format("false"))
+    assert problems(file) == (
+        f"{file}:3: 'pipeline.debate.enabled' is false, but 'pipeline.enable_debate' ({file}:2) "
+        "is true; both names mean one setting: keep one"
+    )
+    options = {"pipeline.enable_debate": True, "pipeline.debate.enabled": False}
+    assert "both names mean one setting" in problems(None, dict(options))
+    assert "both names mean one setting" in problems(None, dict(reversed(options.items())))
+
+
+def test_an_option_wins_over_the_file_under_either_name(write: Write) -> None:
+    real, alias = "pipeline: {enable_debate: true}", "pipeline: {debate: {enabled: true}}"
+    for text in (real, alias):
+        for key in ("pipeline.enable_debate", "pipeline.debate.enabled"):
+            assert not load_settings(write(text), {key: False}).pipeline.enable_debate
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("pipeline: {debate: {enabled: 'no'}}", "enable_debate: expected true or false, got"),
+        ("pipeline: {debate: {enabled: }}", "enable_debate: expected true or false, got null"),
+        ("pipeline: {debate: {enabled: {a: 1}}}", "enable_debate: expected true or false, got"),
+        ("pipeline: {debate: {max_rounds: many}}", "max_rounds: expected a whole number"),
+        ("pipeline: 5\naux_hf: 5\naux_hf_enabled: true", "expected a mapping of keys, got 5"),
+        ("aux_hf: {candidate_labels: [positive]}", "must name at least two labels, each once"),
+        ("aux_hf: {hypothesis_template: It is good.}", "must have one {} for the candidate label"),
+    ],
+)
+def test_a_wrong_value_under_a_name_of_the_source_is_refused(
+    text: str, says: str, write: Write
+) -> None:
+    file = write(text)
+    message = problems(file)
+    assert message.startswith(f"{file}:")
+    assert says in message
