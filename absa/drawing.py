@@ -19,10 +19,10 @@ from langgraph.graph import END, START
 
 from absa.graph.steps import AgentStep
 
-Kind = Literal["terminal", "agent", "rule", "skip", "apply", "subgraph", "list"]
+Kind = Literal["terminal", "agent", "rule", "skip", "apply", "list"]
 
+# This many nodes between the same two others become a list.
 LISTED = 5
-"""So many nodes between the same two others become a list."""
 
 
 class Link(NamedTuple):
@@ -52,7 +52,6 @@ class Plan:
     segments: list[list[Segment]]
     loops: list[Link]
     lists: dict[str, list[str]]
-    frames: dict[str, list[str]]
     bends: dict[str, Link]
 
     def is_bend(self, item: str) -> bool:
@@ -74,20 +73,6 @@ class Plan:
             if segment.link.label and not self.is_bend(segment.source):
                 found.setdefault(segment.target, []).append(segment.link.label)
         return {target: " / ".join(dict.fromkeys(texts)) for target, texts in found.items()}
-
-    def opens_frame(self, depth: int) -> bool:
-        """Whether the first nodes of a subgraph stand in this layer."""
-        return depth in (min(rows) for rows in self._frame_layers())
-
-    def closes_frame(self, depth: int) -> bool:
-        """Whether the last nodes of a subgraph stand in this layer."""
-        return depth in (max(rows) for rows in self._frame_layers())
-
-    def _frame_layers(self) -> list[list[int]]:
-        return [
-            [depth for depth, layer in enumerate(self.layers) if {*keys} & {*layer}]
-            for keys in self.frames.values()
-        ]
 
 
 def draw_ascii(drawable: Drawable) -> str:
@@ -121,12 +106,11 @@ def closed(drawable: Drawable) -> Drawable:
 
 def make_plan(drawable: Drawable) -> Plan:
     """Put the nodes of a drawable graph into layers."""
-    names = {key: node.name for key, node in drawable.nodes.items()}
-    links = _without_inner_ends(
-        names, [Link(e.source, e.target, str(e.data or ""), e.conditional) for e in drawable.edges]
-    )
-    names = {key: name for key, name in names.items() if not _is_inner_end(key, name)}
-    kinds = {key: _kind(names[key], drawable.nodes[key].data) for key in names}
+    ends = {START: "start", END: "end"}
+    names = {key: ends.get(node.name, node.name) for key, node in drawable.nodes.items()}
+    edges = [Link(e.source, e.target, str(e.data or ""), e.conditional) for e in drawable.edges]
+    links = list(dict.fromkeys(edges))
+    kinds = {key: _kind(node.name, node.data) for key, node in drawable.nodes.items()}
     lists: dict[str, list[str]] = {}
     for (source, target), keys in _lists(names, links).items():
         listed = f"{source}*{target}"
@@ -145,45 +129,13 @@ def make_plan(drawable: Drawable) -> Plan:
     bends: dict[str, Link] = {}
     segments = _segments(layers, layer_of, forward, bends)
     _untangle(layers, segments)
-    frames: dict[str, list[str]] = {}
-    for key in (*names, *lists):
-        group = key.partition("*")[0].rpartition(":")[0]
-        if group:
-            frames.setdefault(group, []).append(key)
-    return Plan(_titles(names), kinds, layers, segments, loops, lists, frames, bends)
-
-
-def _titles(names: Mapping[str, str]) -> dict[str, str]:
-    ends = {START: "start", END: "end"}
-    return {key: ends.get(name, name) for key, name in names.items()}
+    return Plan(names, kinds, layers, segments, loops, lists, bends)
 
 
 def _kind(name: str, data: Any) -> Kind:
     if name in (START, END):
         return "terminal"
-    if isinstance(data, AgentStep):
-        return "agent"
-    # A compiled subgraph that is shown closed has a drawing of its own.
-    return "subgraph" if hasattr(data, "get_subgraphs") else "rule"
-
-
-def _is_inner_end(key: str, name: str) -> bool:
-    return ":" in key and name in (START, END)
-
-
-def _without_inner_ends(names: Mapping[str, str], links: Iterable[Link]) -> list[Link]:
-    """Edges that lead straight through the start and end of a subgraph."""
-    found = list(dict.fromkeys(links))
-    for end in [key for key, name in names.items() if _is_inner_end(key, name)]:
-        into = [link for link in found if link.target == end]
-        out = [link for link in found if link.source == end]
-        found = [link for link in found if end not in (link.source, link.target)]
-        for one in into:
-            for two in out:
-                label = one.label or two.label
-                conditional = one.conditional or two.conditional
-                found.append(Link(one.source, two.target, label, conditional))
-    return list(dict.fromkeys(found))
+    return "agent" if isinstance(data, AgentStep) else "rule"
 
 
 def _lists(names: Iterable[str], links: Sequence[Link]) -> dict[tuple[str, str], list[str]]:
@@ -412,28 +364,25 @@ class _Ascii:
         labels = [plan.labels(depth) for depth in range(len(plan.layers))]
         incoming = {key: len(text) for found in labels for key, text in found.items()}
         self.letters = plan.letters()
-        self.reach: dict[str, Reach] = {}
+        reach: dict[str, Reach] = {}
         for layer in plan.layers:
             for key in layer:
                 half = 1 if plan.is_bend(key) else self.letters[key] // 2 + 3
-                self.reach[key] = Reach(half, max(half, incoming.get(key, 0) + 2))
-        self.x = {k: round(v) for k, v in columns(plan, self.reach, gap=3).items()}
+                reach[key] = Reach(half, max(half, incoming.get(key, 0) + 2))
+        self.x = {k: round(v) for k, v in columns(plan, reach, gap=3).items()}
 
     def text(self) -> str:
         row = 0
         for depth, layer in enumerate(self.plan.layers):
-            head, foot = self.plan.opens_frame(depth), self.plan.closes_frame(depth)
             height = max(self._height(key) for key in layer)
             for key in layer:
                 if self.plan.is_bend(key):
-                    self._bend(key, row, head + height + foot)
+                    self._bend(key, row, height)
                 else:
-                    self._box(key, row + head, height)
-            row = self._edges(depth, row + head + height + foot)
+                    self._box(key, row, height)
+            row = self._edges(depth, row + height)
         for number, link in enumerate(self.plan.loops):
             self._loop(link, number)
-        for title, keys in self.plan.frames.items():
-            self._frame(title, keys)
         return self._lines()
 
     def _height(self, key: str) -> int:
@@ -517,22 +466,6 @@ class _Ascii:
         width = self.letters[key] + 4
         return self.x[key] - width // 2 + width - 1
 
-    def _frame(self, title: str, keys: Sequence[str]) -> None:
-        inside = [key for key in keys if key in self.rows]
-        top = min(self.rows[k][0] for k in inside) - 1
-        bottom = max(self.rows[k][1] for k in inside)
-        left = min(self.x[k] - round(self.reach[k].left) for k in inside) - 1
-        right = max(self.x[k] + round(self.reach[k].right) for k in inside) + 1
-        head = f".. {title} ".ljust(right - left + 1, ".")
-        for column, char in enumerate(head, start=left):
-            if self.grid.get((top, column)) is None or char not in ". ":
-                self._put(top, column, char)
-        for column in range(left, right + 1):
-            self.grid.setdefault((bottom, column), ".")
-        for row in range(top + 1, bottom):
-            self.grid.setdefault((row, left), ":")
-            self.grid.setdefault((row, right), ":")
-
     def _put(self, row: int, column: int, char: str) -> None:
         self.grid[row, column] = char
 
@@ -556,18 +489,16 @@ _CHAR, _SMALL_CHAR = 7.9, 6.7
 _HEIGHT, _PILL = 34.0, 22.0
 _GAP, _PILL_GAP, _COLUMN = 26.0, 6.0, 14.0
 _BAND, _MARGIN, _ROUND = 36.0, 24.0, 7.0
-_FRAME, _FRAME_HEAD = 16.0, 30.0
 
 _STYLE = """
 text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   text-anchor: middle; fill: #1f2328 }
-.small text, text.small { font-size: 11px }
+.small text { font-size: 11px }
 text.note { font-size: 11px; fill: #59636e; text-anchor: start }
 .page { fill: #ffffff }
 .box rect { stroke-width: 1.5 }
 .agent rect { fill: #ddf4ff; stroke: #0969da }
 .rule rect { fill: #f6f8fa; stroke: #818b98 }
-.subgraph rect { fill: #fff8c5; stroke: #9a6700 }
 .terminal rect { fill: #ffffff; stroke: #818b98 }
 .skip rect { fill: #fff8c5; stroke: #bf8700 }
 .apply rect { fill: #dafbe1; stroke: #1a7f37 }
@@ -581,7 +512,6 @@ text.note { font-size: 11px; fill: #59636e; text-anchor: start }
   .page { fill: #0d1117 }
   .agent rect { fill: #0c2d6b; stroke: #58a6ff }
   .rule rect { fill: #212830; stroke: #656c76 }
-  .subgraph rect { fill: #341a00; stroke: #d29922 }
   .terminal rect { fill: #0d1117; stroke: #656c76 }
   .skip rect { fill: #2e2a1f; stroke: #9e6a03 }
   .apply rect { fill: #033a16; stroke: #2ea043 }
@@ -593,7 +523,6 @@ text.note { font-size: 11px; fill: #59636e; text-anchor: start }
 _LEGEND_NAMES: dict[Kind, str] = {
     "agent": "agent",
     "rule": "rule",
-    "subgraph": "override gate",
     "skip": "gate skips",
     "apply": "gate overrides",
 }
@@ -637,8 +566,6 @@ class _Svg:
 
     def text(self) -> str:
         self._place()
-        for title, keys in self.plan.frames.items():
-            self._frame(title, keys)
         for depth in range(len(self.plan.layers) - 1):
             self._band(depth)
         for number, link in enumerate(self.plan.loops):
@@ -694,23 +621,18 @@ class _Svg:
                 size[key] = width, height
         x = columns(self.plan, reach, _GAP)
         y = 0.0
-        for depth, layer in enumerate(self.plan.layers):
-            top = y + (_FRAME_HEAD if self.plan.opens_frame(depth) else 0)
+        for layer in self.plan.layers:
             height = max(size[key][1] for key in layer)
-            end = top + height + (_FRAME if self.plan.closes_frame(depth) else 0)
             for key in layer:
                 width, own = size[key]
-                is_bend = self.plan.is_bend(key)
-                self.boxes[key] = (
-                    _Box(x[key], y, 0, end - y)
-                    if is_bend
-                    else _Box(x[key], top + (height - own) / 2, width, own)
-                )
+                if self.plan.is_bend(key):
+                    own = height
+                self.boxes[key] = _Box(x[key], y + (height - own) / 2, width, own)
                 self.extent += [x[key] - reach[key].left, x[key] + reach[key].right]
                 if key in self.plan.lists:
                     self._place_list(key)
-            self.bands.append(end + _BAND / 2)
-            y = end + _BAND
+            self.bands.append(y + height + _BAND / 2)
+            y += height + _BAND
 
     def _place_list(self, key: str) -> None:
         frame = self.boxes[key]
@@ -721,7 +643,10 @@ class _Svg:
                 top = frame.y + _COLUMN + row * (_PILL + _PILL_GAP)
                 self.boxes[listed] = _Box(left + width / 2, top, width, _PILL)
             left += width + _COLUMN
-        self._group(frame)
+        self.back.append(
+            f'<rect class="frame" x="{frame.left:.1f}" y="{frame.y:.1f}" '
+            f'width="{frame.width:.1f}" height="{frame.height:.1f}" rx="10"/>'
+        )
 
     def _draw_box(self, key: str) -> None:
         box, kind = self.boxes[key], self.plan.kinds[key]
@@ -748,13 +673,10 @@ class _Svg:
         for target, label in self.plan.labels(depth).items():
             self._note(label, self.boxes[target].x + 8, self.bands[depth] + _BAND / 2 - 12)
 
-    def _turns(self, s: Segment) -> bool:
-        return abs(self.boxes[s.source].x - self.boxes[s.target].x) >= 1
-
     def _segment(self, s: Segment, level: float) -> None:
         one, other = self.boxes[s.source], self.boxes[s.target]
         path = f"M{one.x:.1f} {one.bottom:.1f} "
-        if self._turns(s):
+        if abs(one.x - other.x) >= 1:
             step = min(_ROUND, abs(other.x - one.x) / 2)
             step = step if other.x > one.x else -step
             path += (
@@ -792,21 +714,6 @@ class _Svg:
             f'<text class="note" x="{x:.1f}" y="{y:.1f}" dy="0.34em">{escape(text)}</text>'
         )
         self.extent.append(x + len(text) * _SMALL_CHAR)
-
-    def _frame(self, title: str, keys: Sequence[str]) -> None:
-        inside = [self.boxes[key] for key in keys if key in self.boxes]
-        left, right = min(b.left for b in inside), max(b.right for b in inside)
-        top, bottom = min(b.y for b in inside), max(b.bottom for b in inside)
-        left, right, top, bottom = left - _FRAME, right + _FRAME, top - _FRAME_HEAD, bottom + _FRAME
-        self.extent += [left, right]
-        self._group(_Box((left + right) / 2, top, right - left, bottom - top))
-        self._note(title, left + 12, top + 14)
-
-    def _group(self, box: _Box) -> None:
-        self.back.append(
-            f'<rect class="frame" x="{box.left:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
-            f'height="{box.height:.1f}" rx="10"/>'
-        )
 
     def _legend(self, left: float, right: float, top: float) -> float:
         """What the colours mean; where it ends."""

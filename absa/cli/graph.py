@@ -42,7 +42,7 @@ def graph(
     from absa.api import build_graph
     from absa.drawing import closed, draw_ascii, draw_svg
 
-    drawable = build_graph(settings).get_graph(xray=not no_gate)
+    drawable = build_graph(settings).get_graph()
     if no_gate:
         drawable = closed(drawable)
     match form:

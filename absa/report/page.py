@@ -134,7 +134,7 @@ def _drawing(directory: ReportedRun) -> str | None:
 
     # Who answers does not change the drawing, and a backend may want a key.
     settings = Settings(pipeline=directory.settings.pipeline, backend=BackendSettings())
-    return draw_svg(build_graph(settings).get_graph(xray=True))
+    return draw_svg(build_graph(settings).get_graph())
 
 
 def asset(name: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pycrfsuite
 
-from absa.offline.models.features import features
 from absa.offline.text.annotations import NEUTRAL, View
 from absa.schemas.sample import GoldAspect
 
@@ -82,8 +81,3 @@ def train(
         trainer.append(rows, wanted)
     trainer.set_params({"c1": l1, "c2": l2, "max_iterations": _ITERATIONS, "feature.minfreq": seen})
     trainer.train(str(path))
-
-
-def rows_of(views: Iterable[View]) -> Iterable[Rows]:
-    """The features of texts, one text at a time."""
-    return (features(view) for view in views)
