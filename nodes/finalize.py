@@ -256,7 +256,8 @@ def override_stats(log: Sequence[GateRecord]) -> OverrideStats:
 
 def skip_reasons(log: Sequence[GateRecord]) -> SkipReasons:
     """What the conflicts were."""
-    return SkipReasons(**Counter(name for r in log if (name := VERDICTS[r.verdict].skip_reason)))
+    fields = {name.lower(): name for name in SkipReasons.model_fields}
+    return SkipReasons(**Counter(fields[r.verdict] for r in log if r.verdict in fields))
 
 
 def ungrounded_count(result: StageResult, text: str) -> int:

@@ -42,8 +42,6 @@ class VerdictFacts(NamedTuple):
     counted_in: tuple[str, ...]
     # Integrity check S3: why the debate's tuples may not be the final ones.
     ev_reason: str | None = None
-    # The field of `debate_override_skip_reasons` that counts it.
-    skip_reason: str | None = None
 
 
 _APPLIED = ("applied",)
@@ -111,7 +109,6 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "margin {margin} ≥ {min_margin}, and no review removed it",
         _CONFLICT,
         "conflict",
-        "action_ambiguity",
     ),
     "l3_conservative": VerdictFacts(
         "8",
@@ -121,7 +118,6 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "no structural risk stands in the way",
         _CONFLICT,
         "conflict",
-        "L3_conservative",
     ),
     "implicit_soft_only": VerdictFacts(
         "9",
@@ -131,7 +127,6 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "the text names the aspect",
         _CONFLICT,
         "conflict",
-        "implicit_soft_only",
     ),
     "contradictory_memory": VerdictFacts(
         "10",
@@ -141,7 +136,6 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "memory does not warn",
         _CONFLICT,
         "memory_contradiction",
-        "contradictory_memory",
     ),
     "add": VerdictFacts(
         "11",

@@ -35,11 +35,12 @@ from scripted import (
 from absa.cli import run as run_cli
 from absa.config import load_settings
 from absa.metrics.quality import score_sample
-from absa.report import ReportError, write_report
+from absa.report import write_report
 from absa.report.page import embed, squeeze
 from absa.report.reading import short_names
 from absa.report.scores import headline
 from absa.runs import RunPlan, run
+from absa.runs.directory import NoRun
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError
 from absa.schemas.output import FinalOutput
@@ -630,7 +631,7 @@ def test_the_command_writes_the_file_and_says_so(
 def test_what_is_no_run_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 2
     assert "outputs.jsonl" in capsys.readouterr().err
-    with pytest.raises(ReportError, match="not a directory"):
+    with pytest.raises(NoRun, match="not a directory"):
         write_report([tmp_path / "nothing"], tmp_path / "r.html")
     assert not (tmp_path / "r.html").exists()
 

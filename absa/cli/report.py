@@ -37,14 +37,11 @@ def report(
     """Write the report and say where it is."""
     import json
 
-    from absa.report import ReportError, write_report
+    from absa.report import write_report
 
     if not out.absolute().parent.is_dir():
         raise UsageError(f"{out.parent} is not a directory, so {out.name} cannot be written there")
-    try:
-        written = write_report(runs, out)
-    except ReportError as error:
-        raise UsageError(str(error)) from error
+    written = write_report(runs, out)
     for problem in written.problems[:PROBLEMS_SHOWN]:
         complain(problem)
     if (more := len(written.problems) - PROBLEMS_SHOWN) > 0:

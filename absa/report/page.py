@@ -56,7 +56,7 @@ def write_report(directories: Sequence[Path], path: Path) -> Written:
     """Write one HTML file about one run directory or several.
 
     Raises:
-        ReportError: If a directory is not a run.
+        NoRun: If a directory is not a run.
         StorageError: If the file cannot be written.
     """
     runs = [

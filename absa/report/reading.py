@@ -15,15 +15,12 @@ from absa.runs.directory import (
     METRICS,
     OUTPUTS,
     SCORECARDS,
+    NoRun,
     RunDirectory,
     first_problem,
 )
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import OverrideSettings, Settings
-
-
-class ReportError(ValueError):
-    """A directory is not a run, or cannot be read. Wrong use; the message names it."""
 
 
 class Entry(NamedTuple):
@@ -107,12 +104,12 @@ def read_run(path: Path, name: str | None = None) -> ReportedRun:
     """Open a run directory.
 
     Raises:
-        ReportError: If it is none.
+        NoRun: If it is none.
     """
     if not path.is_dir():
-        raise ReportError(f"{path} is not a directory; give what `absa run --out` wrote")
+        raise NoRun(f"{path} is not a directory; give what `absa run --out` wrote")
     if not (path / OUTPUTS).is_file():
-        raise ReportError(
+        raise NoRun(
             f"{path} has no {OUTPUTS}: it is not a run directory, or the run is not finished"
         )
     problems: list[str] = []
