@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("absa", "graph", "nodes", "schemas", "prompts", "configs", "resources")
+PARTS = ("absa", "graph", "nodes", "schemas", "prompts", "configs", "resources", "training")
 OWN = {"en": "mabsa_en", "ko": "mabsa_ko"}
 Row = dict[str, Any]
 
@@ -68,8 +68,8 @@ def measured(data: Path, lang: str, domain: str, texts: int, tmp: Path) -> Row:
     project = Project(tmp / "project")
     rest = without(domain, data, tmp / "rest")
     models = project.folder / "resources" / "models"
-    project.call("absa.offline.training.polarity_model", rest, "--out", models, "--lang", lang)
-    project.call("absa.offline.training.shipped", rest, "--out", models, "--lang", lang)
+    project.call("training.polarity_model", rest, "--out", models, "--lang", lang)
+    project.call("training.shipped", rest, "--out", models, "--lang", lang)
     of_domain = {
         split: [r for r in rows_of(data / split / f"{OWN[lang]}.jsonl") if r["domain"] == domain]
         for split in ("train", "dev")

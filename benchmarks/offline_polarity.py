@@ -21,7 +21,7 @@ from absa.offline.models.folder import ModelFolder
 from absa.offline.models.loading import polarity
 from absa.offline.models.polarity_model import LABELS, PolarityModel
 from absa.offline.text.views import view_of
-from absa.offline.training.polarity_model import read_rows
+from training.polarity_model import read_rows
 
 ASPECT_SETS = ("mams", "mabsa_en", "mabsa_ko")
 MEASURE_ONLY = ("aste_14res", "aste_14lap")

@@ -18,7 +18,7 @@ from absa.offline.models.network import LABELS, Network
 from absa.offline.models.tagger import Tagger
 from absa.offline.models.vectors import Vectors, english
 from absa.offline.text.views import view_of
-from absa.offline.training import network as training
+from training import network as training
 
 FOODS = "pasta soup bread salad chicken rice cake steak cheese fish".split()
 TIMES = "evening morning week day night afternoon month weekend hour year".split()

@@ -22,6 +22,7 @@ import json, sys
 wheel, checkout = sys.argv[1:]
 sys.path[:] = [wheel, *(path for path in sys.path if path != checkout)]
 import absa, absa.graph, absa.nodes, absa.schemas
+import absa.offline.training.own_data  # `absa train` does without the folder training/
 from absa.nodes.assets import prompt, prompt_names
 settings = absa.load_settings("abl_no_debate")
 print(json.dumps({

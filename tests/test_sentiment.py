@@ -12,7 +12,8 @@ from absa.offline.models import cues
 from absa.offline.models.polarity_model import LABELS, PolarityModel
 from absa.offline.text.annotations import NEGATIVE, NEUTRAL, POSITIVE
 from absa.offline.text.views import view_of
-from absa.offline.training.polarity_model import Labelled, label_of, labelled, train
+from absa.offline.training.polarity_model import Labelled, label_of, train
+from training import polarity_model as shipped
 
 
 def model_file(lang: str) -> Path:
@@ -202,7 +203,7 @@ def test_own_data_teaches_words_and_keeps_what_was_known(
 
 def test_equal_data_gives_equal_bytes(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        train(own_samples(), "en").save(tmp_path / name)
+        shipped.train(own_samples(), "en").save(tmp_path / name)
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
@@ -219,9 +220,11 @@ def test_rows_without_terms_are_one_unnamed_aspect_if_they_agree() -> None:
         "lang": "en",
         "aspects": [{"term": None, "from": None, "to": None, "polarity": POSITIVE}] * 2,
     }
-    sample = labelled(row)
+    sample = shipped.labelled(row)
     assert sample.aspects == ((0, 0, POSITIVE),)
     assert sample.label == POSITIVE
-    mixed = labelled({**row, "aspects": [*row["aspects"], {"term": None, "polarity": NEGATIVE}]})
+    mixed = shipped.labelled(
+        {**row, "aspects": [*row["aspects"], {"term": None, "polarity": NEGATIVE}]}
+    )
     assert mixed.aspects == ()
     assert mixed.label is None

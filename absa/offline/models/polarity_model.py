@@ -4,7 +4,7 @@ Linear models over named cues (`cues.py`), kept as tables of hashed weights: the
 a row of three weights, one per polarity; rows are added up and go through a softmax. A model may
 hold a small network (`zone_network.py`) whose scores are added for aspects. Calibration is folded
 into the weights. Nothing here changes after loading, so one model may serve many threads.
-Training is in `absa.offline.training.polarity_model`.
+`absa.offline.training` trains one on top of another, `training/` the shipped ones.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How the models of the embedded analyser are made; nothing here is needed to use them."""
+"""What `absa train` does: models of one's own labelled data, on top of the shipped ones."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pycrfsuite
@@ -18,8 +17,6 @@ _L1, _L2 = 0.02, 1.0
 _ITERATIONS = 80
 #: A feature that is seen only once teaches nothing about other texts.
 _SEEN = 2
-#: Of so many texts one is read without its domain, so that the domain stays optional.
-_WITHOUT_DOMAIN = 5
 
 
 def labels(view: View, aspects: Sequence[GoldAspect]) -> list[str]:
@@ -42,14 +39,6 @@ def labels(view: View, aspects: Sequence[GoldAspect]) -> list[str]:
         kind = "N" if said == {NEUTRAL} else "J"
         found[first : last + 1] = [f"B{kind}", *[f"I{kind}"] * (last - first)]
     return found
-
-
-def with_optional_domain(views: Sequence[View]) -> list[View]:
-    """The same texts, some of them without their domain."""
-    return [
-        replace(view, domain=None) if number % _WITHOUT_DOMAIN == 0 else view
-        for number, view in enumerate(views)
-    ]
 
 
 def train(

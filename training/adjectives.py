@@ -2,9 +2,9 @@
 
 ::
 
-    python -m absa.offline.training.adjectives DATA_DIR resources/patterns
+    python -m training.adjectives DATA_DIR resources/patterns
 
-The tags are those of the table of words (`absa.offline.training.words`). Of the adjectives among
+The tags are those of the table of words (`training.words`). Of the adjectives among
 them those stay that reviews use and hardly ever annotate as an aspect or as part of one: "interior"
 and "pistachio" are too often.
 """

@@ -1,8 +1,8 @@
 """Makes the shipped models from the data they were trained on.
 
-``python -m absa.offline.training.shipped DATA_DIR --out resources/models`` reads
+``python -m training.shipped DATA_DIR --out resources/models`` reads
 ``DATA_DIR/train`` and ``DATA_DIR/dev``; ``resources/models/README.md`` describes them. Taggers,
-networks and decisions are made here, after :mod:`absa.offline.training.polarity_model` has made
+networks and decisions are made here, after :mod:`training.polarity_model` has made
 the polarity models. Equal data gives equal bytes, on one machine and with one thread: texts are
 read in the order of their files, and what is drawn at random is drawn from fixed seeds.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from absa.data import BadLine, read_samples
@@ -19,8 +20,9 @@ from absa.offline.models.features import features
 from absa.offline.models.folder import ModelFolder, record
 from absa.offline.text.annotations import View
 from absa.offline.text.views import view_of
-from absa.offline.training import decision, network, tagger
+from absa.offline.training import decision, tagger
 from absa.schemas.sample import Sample
+from training import network
 
 #: Data sets whose gold names terms, by language.
 NAMED = {"en": ("mams", "mabsa_en"), "ko": ("mabsa_ko",)}
@@ -35,6 +37,9 @@ _WORTH = {"en": 0.0, "ko": 0.2}
 #: How much the tagger's word counts in whether an aspect is neutral: in Korean it has seen few.
 _MENTIONED = {"en": 0.5, "ko": 0.2}
 
+#: Of this many texts one is read without its domain, so that the domain stays optional.
+_WITHOUT_DOMAIN = 5
+
 Texts = list[tuple[Sample, View]]
 
 
@@ -48,9 +53,17 @@ def texts_of(data: Path, split: str, names: Sequence[str]) -> Texts:
     return found
 
 
+def with_optional_domain(views: Sequence[View]) -> list[View]:
+    """The same texts, some of them without their domain."""
+    return [
+        replace(view, domain=None) if number % _WITHOUT_DOMAIN == 0 else view
+        for number, view in enumerate(views)
+    ]
+
+
 def train_tagger(texts: Texts, lang: str, path: Path) -> None:
     """Train the tagger of a language."""
-    views = tagger.with_optional_domain([view for _, view in texts])
+    views = with_optional_domain([view for _, view in texts])
     l1, l2 = _PENALTIES[lang]
     tagger.train(
         (
@@ -65,7 +78,7 @@ def train_tagger(texts: Texts, lang: str, path: Path) -> None:
 
 def train_network(texts: Texts, path: Path) -> None:
     """Train the network that reads beside the tagger."""
-    views = tagger.with_optional_domain([view for _, view in texts])
+    views = with_optional_domain([view for _, view in texts])
     network.train(
         [
             (view, tagger.labels(view, sample.aspects or ()))

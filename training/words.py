@@ -4,7 +4,7 @@ The classes are the Brown clusters of ``spacy-lookups-data``, the tags those of 
 lexicon in ``textblob``; both packages are needed only to make the table anew::
 
     pip download --no-deps spacy-lookups-data==1.0.5 textblob==0.20.1
-    python -m absa.offline.training.words WHEEL_OF_SPACY WHEEL_OF_TEXTBLOB resources/models
+    python -m training.words WHEEL_OF_SPACY WHEEL_OF_TEXTBLOB resources/models
 """
 
 from __future__ import annotations
