@@ -229,11 +229,7 @@ def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | No
 
 
 def conflict_resolved(
-    stage1: StageResult,
-    final: StageResult,
-    hints: ReviewContext | None,
-    text: str,
-    lang: Language,
+    stage1: StageResult, final: StageResult, hints: ReviewContext | None, text: str, lang: Language
 ) -> bool:
     """Stage 1 or the debate gave an aspect two polarities, and the final result has one."""
     board = Board(final, text, lang)

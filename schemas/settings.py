@@ -550,14 +550,9 @@ class BackendSettings(_Section):
     def role(self, node: str) -> RoleSettings:
         """What a node asks with: its own values where given, else the backend's."""
         own = self.roles.get(node, RoleSettings())
-        return RoleSettings(
-            model=own.model if own.model is not None else self.model,
-            base_url=own.base_url if own.base_url is not None else self.base_url,
-            temperature=own.temperature if own.temperature is not None else self.temperature,
-            seed=own.seed if own.seed is not None else self.seed,
-            max_tokens=own.max_tokens if own.max_tokens is not None else self.max_tokens,
-            **self._key_of(own),
-        )
+        names = ("model", "base_url", "temperature", "seed", "max_tokens")
+        shared = {name: getattr(self, name) for name in names if getattr(own, name) is None}
+        return RoleSettings(**{**own.model_dump(), **shared, **self._key_of(own)})
 
     def _key_of(self, own: RoleSettings) -> dict[str, str | None]:
         """Where a role's key is: a key goes to the server it was named for and to no other."""

@@ -12,21 +12,8 @@ from absa.runs.directory import TRACES
 from absa.runs.verify.conflict_review import review_follows
 from absa.runs.verify.corrections import OVERRIDE
 from absa.runs.verify.evidence import Evidence, Found
-from absa.runs.verify.words import (
-    dicts_of,
-    mapping_of,
-    named,
-    pairs_in,
-    tuples_in,
-    word_of,
-)
-from absa.schemas.answers import (
-    LABELS,
-    POLARITIES,
-    AteAnswer,
-    AtsaAnswer,
-    read_answer,
-)
+from absa.runs.verify.words import dicts_of, mapping_of, named, pairs_in, tuples_in, word_of
+from absa.schemas.answers import LABELS, POLARITIES, AteAnswer, AtsaAnswer, read_answer
 from absa.schemas.errors import AnswerError
 from absa.schemas.output import AspectTuple
 
