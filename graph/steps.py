@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -23,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 from absa.graph.table import Rule
 from absa.nodes.agent import Agent, Update, Variants
 from absa.nodes.assets import OwnFiles, override_profiles, using
-from absa.schemas.backend import Backend
+from absa.schemas.backend import Ask, Backend
 from absa.schemas.context import RunContext
 from absa.schemas.errors import InputError, WiringError
 from absa.schemas.settings import PipelineSettings
@@ -128,10 +127,12 @@ class RuleStep(Runnable[State, Any]):
 
     def _call(self, input: State) -> Any:
         state = typed(input)
-        with _missing_keys_named(self.name, state):
+        try:
             if self._rule.takes_settings:
                 return self._rule.function(state, self._settings())
             return self._rule.function(state)
+        except KeyError as error:
+            raise _explained(error, self.name, state) from error
 
     def _checked(self, update: Any) -> Any:
         if not self._rule.own:
@@ -178,19 +179,15 @@ class RouteStep(Runnable[State, Any]):
         return self.invoke(input, config)
 
 
-@contextmanager
-def _missing_keys_named(node: str, state: State) -> Iterator[None]:
+def _explained(error: KeyError, node: str, state: State) -> Exception:
     """A state key that a changed wiring leaves unwritten is a mistake of the wiring."""
-    try:
-        yield
-    except KeyError as error:
-        (key,) = error.args
-        if key not in STATE_KEYS or key in state:
-            raise
-        raise WiringError(
-            f"the node {node!r} reads {key!r} from the state, and no node before it wrote that "
-            "key: put the node that writes it back in, or move this one"
-        ) from error
+    (key,) = error.args
+    if key not in STATE_KEYS or key in state:
+        return error
+    return WiringError(
+        f"the node {node!r} reads {key!r} from the state, and no node before it wrote that "
+        "key: put the node that writes it back in, or move this one"
+    )
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -211,13 +208,18 @@ class AgentStep(Runnable[State, Any]):
         self._backend = backend
         self._settings = settings
 
-    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Ask and wait."""
+    def _asked(self, input: State) -> tuple[State, Agent[Any], Ask]:
         state = typed(input)
         pipeline = self._settings()
         agent = self._agent.under(pipeline)
-        with _missing_keys_named(self.name, state):
-            question = agent.question(state, pipeline)
+        try:
+            return state, agent, agent.question(state, pipeline)
+        except KeyError as error:
+            raise _explained(error, self.name, state) from error
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Ask and wait."""
+        state, agent, question = self._asked(input)
         start = time.perf_counter()
         reply = self._backend.ask(question)
         return _streamed(agent.take(state, question, reply, _ms_since(start)))
@@ -226,11 +228,7 @@ class AgentStep(Runnable[State, Any]):
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
         """Ask and let others go on."""
-        state = typed(input)
-        pipeline = self._settings()
-        agent = self._agent.under(pipeline)
-        with _missing_keys_named(self.name, state):
-            question = agent.question(state, pipeline)
+        state, agent, question = self._asked(input)
         start = time.perf_counter()
         reply = await self._backend.aask(question)
         return _streamed(agent.take(state, question, reply, _ms_since(start)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json
 
 from absa.nodes import assets
 from absa.schemas.answers import as_answer, read_answer
@@ -171,12 +172,13 @@ def _hashed(system: str, examples: assets.Examples) -> hashlib._Hash:
 
 def encodable(output: dict[str, Any]) -> dict[str, Any]:
     """The output as it can be written down: half a surrogate pair cannot, and becomes `?`."""
-    text = json.dumps(output, ensure_ascii=False)
-    if text.isascii():
+    try:
+        to_json(output)  # five times as fast as `json`, and it refuses such a half
         return output
-    safe = text.encode("utf-8", "replace").decode("utf-8")
-    decoded: dict[str, Any] = output if safe == text else json.loads(safe)
-    return decoded
+    except PydanticSerializationError:
+        text = json.dumps(output, ensure_ascii=False)
+        decoded: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+        return decoded
 
 
 # What models are not shown: places are computed from the words, a model's confidence says little to

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from absa.backends.lenient import mend
+from absa.nodes.agent import encodable
 from absa.nodes.assets import read_json
 from absa.schemas.answers import Answer, read_answer
 from absa.schemas.errors import AnswerError
@@ -132,7 +133,7 @@ def parse(text: str, answer: type[Answer]) -> Parsed:
         raise AnswerError(f"the answer breaks off before {', '.join(sorted(lost))}")
     if not expected & found.output.keys():
         raise AnswerError(f"none of the expected keys {sorted(expected)} is in the answer")
-    return replace(found, output=_encodable(found.output))
+    return replace(found, output=encodable(found.output))
 
 
 def _without_thoughts(text: str) -> str:
@@ -277,14 +278,3 @@ def _why(text: str) -> str:
     except ValueError as error:
         return str(error)
     return "no JSON object in it"
-
-
-def _encodable(value: dict[str, Any]) -> dict[str, Any]:
-    r"""A copy without lone surrogates (`"\ud83d"`), which no UTF-8 file could hold."""
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        clean: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
-        return clean
-    return value
