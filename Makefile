@@ -1,7 +1,8 @@
 # Needs Python 3.11 or newer and make. Everything else goes into .venv.
 PYTHON ?= python3
 PORT ?= 2024
-WORKERS ?= 2
+# More than the two cores of CI: many tests wait for a server or another process.
+WORKERS ?= 3
 # What is installed for development; `dev,hf` adds the optional classifier.
 EXTRAS ?= dev
 

@@ -67,6 +67,7 @@ class Queue:
             InputError: Its reviews cannot be read.
         """
         self._run = RunDirectory(directory).require(OUTPUTS, SCORECARDS)
+        _ = self._run.manifest  # a damaged one is refused here, not after an hour of reviewing
         self.directory = directory
         self.file = ReviewFile(directory)
         self._outputs = Artefact(directory / OUTPUTS)
