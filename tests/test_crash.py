@@ -32,7 +32,7 @@ COMMAND = Path(sys.executable).with_name("absa")
 DELAY_S = 0.01
 SAMPLES = 14
 IN_FLIGHT = 3
-KILLS = 4
+KILLS = 3
 # The calls of one wave are asked when those of the wave before are answered and stored.
 WAVES = {
     **dict.fromkeys(("ate", "atsa", "validator"), 0),

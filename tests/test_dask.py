@@ -31,8 +31,8 @@ from absa.runs.watch import look
 HERE = Path(__file__).parent
 DRIVER_KEY = "key-of-the-driver"
 IN_FLIGHT = 32
-SAMPLES = 900
-COMPARED = 100
+SAMPLES = 800
+COMPARED = 50
 
 
 class Server:

@@ -23,7 +23,7 @@ from benchmarks.answers import ANSWERS, TEXT
 from benchmarks.fault_server import GARBLED, LASTING, PASSING, serving
 
 # `benchmarks.faulty_server` has five hundred, with six seeds.
-SAMPLES = 150
+SAMPLES = 100
 RETRIES = 5
 EXPECTED = [
     {"aspect_term": "사용감", "polarity": "positive"},
@@ -46,6 +46,7 @@ def run_against(
     pipeline: PipelineSettings | None = None,
     retries: int = RETRIES,
     roles: dict[str, RoleSettings] | None = None,
+    timeout_s: float = 30.0,
     **plan: Any,
 ) -> RunReport:
     backend = BackendSettings(
@@ -53,7 +54,7 @@ def run_against(
         model="served",
         base_url=f"http://127.0.0.1:{port}/v1",
         max_retries=retries,
-        timeout_s=0.6,
+        timeout_s=timeout_s,
         max_concurrency=32,
         roles=roles or {},
     )
@@ -72,16 +73,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_fifth_of_the_calls_fails_and_every_sample_is_right_or_explained(tmp_path: Path) -> None:
-    marks = {7: "FILTERED", 60: "TOO-LONG", 120: "REFUSED"}
+    marks = {7: "FILTERED", 40: "TOO-LONG", 80: "REFUSED"}
     texts = [f"{TEXT} {n} {marks.get(n, '')}".strip() for n in range(SAMPLES)]
     data = write_data(tmp_path / "data.jsonl", texts)
     with serving(ANSWERS, share=0.2) as server:
-        report = run_against(server.port, data, tmp_path / "run", concurrency=32)
+        # Short, since some of the faults are answers that never come.
+        report = run_against(server.port, data, tmp_path / "run", concurrency=32, timeout_s=0.6)
         faults, requests = server.faults, server.requests
     # Every kind of fault happened, about as often as it should have.
     assert set(faults) == {*PASSING, *GARBLED, *LASTING.values()}
     asked = sum(requests.values())
-    assert 0.16 < sum(faults[kind] for kind in PASSING + GARBLED) / asked < 0.24
+    assert 0.15 < sum(faults[kind] for kind in PASSING + GARBLED) / asked < 0.25
 
     outputs, errors = lines(tmp_path / "run/outputs.jsonl"), lines(tmp_path / "run/errors.jsonl")
     uids = Counter(line["uid"] for line in outputs + errors)

@@ -108,7 +108,7 @@ def test_repetitions_of_a_text_are_shown_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda d: (d / "manifest.json").unlink(), "is not a run directory"),
+        (lambda d: (d / "manifest.json").unlink(), "is no run directory"),
         (lambda d: (d / "outputs.jsonl").unlink(), "has no outputs.jsonl"),
         (lambda d: (d / "scorecards.jsonl").write_text(""), "scorecards.jsonl does not have"),
         (lambda d: (d / "outputs.jsonl").write_text("{}\n"), "outputs.jsonl:1: not a record"),

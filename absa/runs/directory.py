@@ -51,7 +51,7 @@ class RunDirectory:
         if not self.path.is_dir():
             raise NoRun(f"{self.path}: there is no such directory")
         if not self.has(MANIFEST):
-            raise NoRun(f"{self.path} is not a run directory: it has no {MANIFEST}")
+            raise NoRun(f"{self.path} is no run directory: it has no {MANIFEST}")
         for name in names:
             if not self.has(name):
                 raise self._unfinished(name)
