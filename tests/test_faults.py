@@ -231,7 +231,7 @@ def test_the_key_is_in_no_artefact_of_a_failing_run(
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     data = write_data(tmp_path / "data.jsonl", [f"{TEXT} FILTERED", TEXT, f"{TEXT} TOO-LONG"])
     with serving(ANSWERS, share=0.5) as server:
-        run_against(server.port, data, tmp_path / "run", retries=1)
+        run_against(server.port, data, tmp_path / "run", retries=1, timeout_s=0.6)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 8
     assert not [path.name for path in files if secret.encode() in path.read_bytes()]
