@@ -109,7 +109,9 @@ def read_run(path: Path, name: str | None = None) -> ReportedRun:
     if not path.is_dir():
         raise NoRun(f"{path} is not a directory; give what `absa run --out` wrote")
     if not (path / OUTPUTS).is_file():
-        raise NoRun(f"{path} has no {OUTPUTS}: it is no run directory, or the run is not finished")
+        raise NoRun(
+            f"{path} has no {OUTPUTS}: it is not a run directory, or the run is not finished"
+        )
     problems: list[str] = []
     run = RunDirectory(path, problems)
     return ReportedRun(
