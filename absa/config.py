@@ -27,7 +27,7 @@ ALIASES: Mapping[Key, Key] = {
     ("aux_hf_enabled",): ("aux_hf", "enabled"),
     ("aux_hf_checkpoint",): ("aux_hf", "checkpoint"),
 }
-"""Keys of the source documents (docs/names.md) that are read as one of ours."""
+"""Keys of the source documents (docs/reference/names.md) that are read as one of ours."""
 
 _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|passwd|authorization)$")
 

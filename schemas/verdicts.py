@@ -1,6 +1,7 @@
 """The verdicts of the override gate, in one table.
 
-The gate, the statistics, the screens, the report and the table in `docs/agents.md` all read it.
+The gate, the statistics, the screens, the report and the table in
+`docs/explanation/agents.md` all read it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Verdict = Literal[
 class VerdictFacts(NamedTuple):
     """What is written about one verdict. Braces are numbers of the gate's record."""
 
-    # Its row in the table of `docs/agents.md`: the place at which the gate asks.
+    # Its row in the table of `docs/explanation/agents.md`: the place at which the gate asks.
     row: str
     # When the gate gives this verdict.
     condition: str

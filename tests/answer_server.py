@@ -58,7 +58,7 @@ def answer(keys: Iterable[str], review: str, number: int) -> dict[str, Any]:
         "aspect_evidence": [{"aspect_ref": first, "evidence": last}],
         "aspect_review": [{"term": first, "action": "keep"}],
         "sentiment_review": [{"aspect_ref": first, "action": "maintain"}],
-        # An agent of the user's own, as docs/extend.md shows it.
+        # An agent of the user's own, as docs/how-to/extend.md shows it.
         "is_sarcastic": number % 2 == 0,
         "quote": last,
     }

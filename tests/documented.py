@@ -13,7 +13,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 def program(page: str, language: str, words: str) -> str:
     """The one block of a page that has these words in it."""
-    text = (DOCS / page).read_text(encoding="utf-8")
+    (path,) = DOCS.rglob(page)
+    text = path.read_text(encoding="utf-8")
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (found,) = [block for block in blocks if words in block]
     return str(found)

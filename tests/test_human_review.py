@@ -572,7 +572,7 @@ def test_a_thread_takes_another_text_after_a_person_spoke():
 
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    text = (TESTS.parent / "docs" / "review.md").read_text("utf-8")
+    text = (TESTS.parent / "docs" / "how-to" / "review.md").read_text("utf-8")
     example = text.partition("```python\n")[2].partition("```")[0]
     scope: dict[str, Any] = {}
     exec(example, scope)

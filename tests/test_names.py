@@ -1,4 +1,4 @@
-"""docs/names.md: everything it says to exist here exists."""
+"""docs/reference/names.md: everything it says to exist here exists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from absa.schemas.state import STATE_KEYS
 from absa.scorecard import scorecard
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "names.md"
+PAGE = ROOT / "docs" / "reference" / "names.md"
 KINDS = {"class", "prompt", "file", "function", "setting", "field", "metric"}
 WORD = re.compile(r"`([^`]+)`")
 

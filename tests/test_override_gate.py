@@ -312,7 +312,7 @@ def test_every_verdict_is_counted_in_the_statistics():
 
 
 def test_the_table_in_the_docs_is_that_of_the_code_in_the_order_of_the_gate():
-    guide = Path(__file__).parents[1] / "docs" / "agents.md"
+    guide = Path(__file__).parents[1] / "docs" / "explanation" / "agents.md"
     for number, code in enumerate(conditions(allow_drop=False), start=1):
         assert VERDICTS[code].row == str(number)
     rows = [

@@ -177,7 +177,7 @@ def test_every_graph_says_what_it_is(recorded: Studio) -> None:
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_every_node_on_the_screen_is_explained(recorded: Studio, graph: str) -> None:
-    guide = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "how-to" / "studio.md").read_text(encoding="utf-8")
     shown = recorded.nodes(graph) - {"__start__", "__end__"}
     assert shown and not {node for node in shown if f"`{node}`" not in guide}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELP = """Score a run against its gold and say what the debate did to it.
 
 Writes metrics.json and structural_metrics.csv into DIR. Without gold there are process metrics
-only. What each number means: docs/metrics.md."""
+only. What each number means: docs/reference/metrics.md."""
 EPILOG = "Example: absa evaluate runs/first"
 
 Metrics = Mapping[str, Any]
