@@ -654,7 +654,7 @@ class _Svg:
         radius = box.height / 2 if small or kind == "terminal" else 7
         name = escape(self.plan.names[key])
         self.front.append(
-            f'<g class="box {kind}{" small" if small else ""}">'
+            f'<g class="box {kind}{" small" if small else ""}" data-node="{escape(key)}">'
             f'<rect x="{box.left:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
             f'height="{box.height:.1f}" rx="{radius:.1f}"/>'
             f'<text x="{box.x:.1f}" y="{box.middle:.1f}" dy="0.34em">{name}</text></g>'
@@ -687,7 +687,7 @@ class _Svg:
         is_last = not self.plan.is_bend(s.target)
         # A bend is as high as its layer: the edge goes on straight through it.
         path += f"V{other.y if is_last else other.bottom:.1f}"
-        self._edge(path, conditional=s.link.conditional, tip=is_last)
+        self._edge(path, s.link, tip=is_last)
 
     def _loop(self, link: Link, number: int) -> None:
         """From the right side of the source up to the right side of the target."""
@@ -702,12 +702,14 @@ class _Svg:
             f"Q{lane:.1f} {low:.1f} {lane:.1f} {low - _ROUND:.1f} V{high + _ROUND:.1f} "
             f"Q{lane:.1f} {high:.1f} {lane - _ROUND:.1f} {high:.1f} H{other.right:.1f}"
         )
-        self._edge(path, conditional=link.conditional)
+        self._edge(path, link)
         self._note(link.label or AGAIN, lane + 8, (low + high) / 2)
 
-    def _edge(self, path: str, *, conditional: bool, tip: bool = True) -> None:
+    def _edge(self, path: str, link: Link, *, tip: bool = True) -> None:
+        kind = "edge maybe" if link.conditional else "edge"
         ends = ' marker-end="url(#absa-tip)"' if tip else ""
-        self.edges.append(f'<path class="edge{" maybe" if conditional else ""}" d="{path}"{ends}/>')
+        name = escape(f"{link.source} {link.target}")
+        self.edges.append(f'<path class="{kind}" data-edge="{name}" d="{path}"{ends}/>')
 
     def _note(self, text: str, x: float, y: float) -> None:
         self.front.append(

@@ -90,6 +90,7 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _graphs(runs),
         _settings(runs),
         id="overview",
+        data_page="home",
         tabindex="-1",
     )
 

@@ -142,6 +142,13 @@ def asset(name: str) -> str:
     return (files("absa.report") / name).read_text(encoding="utf-8")
 
 
+def _script() -> str:
+    """Both modules as one: a page in a file cannot import another file."""
+    shared = re.sub(r"^export ", "", asset("samples.js"), flags=re.MULTILINE)
+    own = re.sub(r"^import .*$", "", asset("page.js"), flags=re.MULTILINE)
+    return f"{shared}{own}"
+
+
 def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
     """A policy that lets nothing run but these scripts, and lets nothing be loaded at all.
 
@@ -166,7 +173,7 @@ def _hash(text: str) -> str:
 
 
 def _page(runs: Sequence[Shown], packed: Sequence[_Packed]) -> str:
-    style, script = asset("page.css"), asset("page.js")
+    style, script = asset("page.css"), _script()
     names = ", ".join(run.name for run in runs)
     drawings = [run.drawing for run in runs if run.drawing]
     styles = [style, *(found for drawing in drawings for found in _STYLE.findall(drawing))]
@@ -196,7 +203,7 @@ def _page(runs: Sequence[Shown], packed: Sequence[_Packed]) -> str:
         Markup(asset("samples.html")),
         el("script", embed(_about(runs, packed)), type="application/json", id="about"),
         blocks,
-        el("script", Markup(script)),
+        el("script", Markup(script), type="module"),
     )
     return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
 
@@ -222,8 +229,8 @@ def _top(total: int) -> Markup:
         el("a", mark, el("span", "absa report"), href="#/", class_="brand"),
         el(
             "nav",
-            el("a", "Overview", href="#/", id="to-overview", aria_current="page"),
-            el("a", "Samples", el("span", f"{total:,}"), href="#/samples", id="to-samples"),
+            el("a", "Overview", href="#/", data_to="home"),
+            el("a", "Samples", el("span", f"{total:,}"), href="#/samples", data_to="samples"),
             aria_label="Parts of the report",
         ),
         class_="top",
