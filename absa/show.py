@@ -222,7 +222,7 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
     """What the reviews, the debate and the gate changed or refused, in that order."""
     meta = output.meta
     adopted = meta.adopt_decision == "adopted"
-    found = [_correction(entry, adopted) for entry in meta.correction_applied_log]
+    found = [correction_event(entry, adopted) for entry in meta.correction_applied_log]
     found += [
         Event("refused", "", f"{printable(note)}; a review may not replace Stage 1's list")
         for note in meta.stage2_review_violation
@@ -274,7 +274,8 @@ def plain(code: str) -> str:
     return printable(code.replace("_", " ").lower())
 
 
-def _correction(entry: Correction, adopted: bool) -> Event:
+def correction_event(entry: Correction, adopted: bool) -> Event:
+    """An entry of `correction_applied_log`: what was asked for and whether it happened."""
     who = _WHO.get(entry.source, printable(entry.source))
     aspect = printable(entry.target_aspect or "")
     if not entry.applied:
@@ -308,7 +309,7 @@ def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
             else f"made it {_polarities(new)}"
         )
     elif not parts:
-        confidences = (" and ".join(number(s["confidence"]) for s in each) for each in (old, new))
+        confidences = (" and ".join(f"{s['confidence']:.2f}" for s in each) for each in (old, new))
         parts.append("changed its confidence from {} to {}".format(*confidences))
     return " and ".join(parts)
 
@@ -433,18 +434,16 @@ def person(output: FinalOutput) -> str | None:
     return f"{printable(word.reviewer or 'a person')}: {did or 'nothing to change'} ({why})"
 
 
-def label_reason(output: FinalOutput) -> str:
-    """Why the sentence has its label: the Moderator's rationale, or what stands in for it."""
+def rules(output: FinalOutput) -> str:
+    """What the Moderator's rules did to the label, with their numbers."""
     decision = output.moderator
     if decision is None:
-        return "summed up from the aspects; there is no Moderator"
+        return "there is no Moderator; the label is summed up from the aspects"
     if decision.rationale.strip():
         return printable(decision.rationale)
     stage = "Stage 2" if decision.selected_stage == "stage2" else "Stage 1"
     blocked = _RULE_E_BLOCKS.get(decision.arbiter_flags.rule_e_block_reason or "")
-    return f"{stage}'s label; no rule of the Moderator changed it" + (
-        f"; {blocked}" if blocked else ""
-    )
+    return f"{stage}'s label; no rule changed it" + (f"; {blocked}" if blocked else "")
 
 
 def number(value: float) -> str:

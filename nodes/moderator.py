@@ -134,7 +134,7 @@ def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
 def _rule_z(c: Course, i: Inputs) -> None:
     stage2 = i.stage2_ate.confidence if i.stage2_ate else 0.0
     if i.stage1_ate.confidence <= TOLERANCE and stage2 <= TOLERANCE:
-        c.act("RuleZ", "insufficient signal (both confidences 0).", "neutral", 0.0)
+        c.act("RuleZ", "no aspect has a sentiment with any confidence.", "neutral", 0.0)
         c.stopped = True
 
 
@@ -144,22 +144,34 @@ def _rule_b(c: Course, i: Inputs) -> None:
     one, two = i.stage1_ate, i.stage2_ate
     c.drop_guard = reaches(one.confidence - two.confidence, DROP_GUARD)
     if c.drop_guard:
-        c.act("RuleB", "Stage2 drop>=0.2; keep Stage1.", one.label, one.confidence)
+        lower = f"Stage 2 ({two.confidence:.2f}) is less confident by {DROP_GUARD} or more"
+        c.act("RuleB", f"{lower}, so Stage 1's label is kept.", one.label, one.confidence)
     else:
-        c.act("RuleB", "Stage2 preferred.", two.label, two.confidence)
+        sentence = f"Stage 2 was adopted, with the label {_says(two)}."
+        c.act("RuleB", sentence, two.label, two.confidence)
 
 
 def _rule_m(c: Course, i: Inputs) -> None:
     if i.stage2_ate is not None and i.stage1_ate.label != i.stage2_ate.label:
         confidence = max(i.stage1_ate.confidence, i.stage2_ate.confidence)
-        c.act("RuleM", "conflicting stage1/stage2 labels -> mixed.", "mixed", confidence)
+        stages = f"Stage 1 is {i.stage1_ate.label}, Stage 2 is {i.stage2_ate.label}"
+        c.act("RuleM", f"the stages disagree: {stages}.", "mixed", confidence)
 
 
 def _rule_c(c: Course, i: Inputs) -> None:
     v = i.validator
-    if v.suggested_label and (is_critical(v.issues) or reaches(v.confidence, c.confidence)):
+    critical = critical_risks(v.issues)
+    if v.suggested_label and (critical or reaches(v.confidence, c.confidence)):
         confidence = max(c.confidence, v.confidence)
-        c.act("RuleC", "Validator critical veto.", v.suggested_label, confidence)
+        if v.suggested_label == c.label:
+            sentence = f"the Validator agrees with {c.label} ({v.confidence:.2f})."
+        elif critical:
+            risks = ", ".join(dict.fromkeys(map(_in_words, critical)))
+            sentence = f"veto by the Validator, from {c.label} to {v.suggested_label}: {risks}."
+        else:
+            surer = f"at least as sure as {c.label} ({c.confidence:.2f})"
+            sentence = f"the Validator says {v.suggested_label} ({v.confidence:.2f}), {surer}."
+        c.act("RuleC", sentence, v.suggested_label, confidence)
         c.validator_override = True
 
 
@@ -169,7 +181,8 @@ def _rule_a(c: Course, i: Inputs) -> None:
         return
     if reaches(iou(one.span, two.span), SPAN_IOU) and two.label == c.label:
         mean = (one.confidence + two.confidence) / 2
-        c.act("RuleA", "IoU>=0.8 span aligned.", c.label, mean)
+        sentence = f"both stages judge the same place in the text; mean confidence {mean:.2f}."
+        c.act("RuleA", sentence, c.label, mean)
 
 
 def _rule_d(c: Course, i: Inputs) -> None:
@@ -177,12 +190,16 @@ def _rule_d(c: Course, i: Inputs) -> None:
     atsa = i.stage1_atsa if use_stage1 else i.stage2_atsa
     if atsa is None or atsa.label == c.label:
         return
-    if not reaches(abs(c.confidence - atsa.confidence), CONFIDENCE_TIE):
-        c.act("RuleD", "diff<0.1 conflict -> sentence ATE.", c.label, c.confidence)
-    elif atsa.confidence > c.confidence:
-        c.act("RuleD", "diff>=0.1 ATSA wins.", atsa.label, atsa.confidence)
+    evidence = f"the aspects with evidence in the text say {_says(atsa)}"
+    if reaches(abs(c.confidence - atsa.confidence), CONFIDENCE_TIE) and (
+        atsa.confidence > c.confidence
+    ):
+        sentence = f"{evidence}, surer than {c.label} ({c.confidence:.2f})."
+        c.act("RuleD", sentence, atsa.label, atsa.confidence)
     else:
-        c.act("RuleD", "diff>=0.1 ATE wins.", c.label, c.confidence)
+        stays = f"the label stays {c.label} ({c.confidence:.2f})"
+        sentence = f"{stays}: {evidence}, which is not {CONFIDENCE_TIE} surer."
+        c.act("RuleD", sentence, c.label, c.confidence)
 
 
 def _rule_e(c: Course, i: Inputs) -> None:
@@ -195,7 +212,8 @@ def _rule_e(c: Course, i: Inputs) -> None:
     elif c.label != "mixed" and reaches(c.confidence, RULE_E_CEILING):
         c.rule_e_block = "confidence_too_high"
     else:
-        sentence = f"debate consensus -> {i.debate_label}."
+        doubt = "mixed" if c.label == "mixed" else f"unsure ({c.label}, {c.confidence:.2f})"
+        sentence = f"the debate says {i.debate_label}, and the label was {doubt}."
         c.act("RuleE", sentence, i.debate_label, c.confidence)
 
 
@@ -210,12 +228,21 @@ _RULES = {
 }
 
 
-def is_critical(issues: Iterable[str]) -> bool:
-    """An issue about negation, irony or contrast, or of severity high."""
-    return any(
-        issue.endswith(":high") or any(topic in issue.upper() for topic in _CRITICAL_TOPICS)
+def critical_risks(issues: Iterable[str]) -> list[str]:
+    """The issues about negation, irony or contrast, or of severity high."""
+    return [
+        issue
         for issue in issues
-    )
+        if issue.endswith(":high") or any(topic in issue.upper() for topic in _CRITICAL_TOPICS)
+    ]
+
+
+def _in_words(issue: str) -> str:
+    return issue.partition(":")[0].replace("_", " ").lower()
+
+
+def _says(aggregate: Aggregate) -> str:
+    return f"{aggregate.label} ({aggregate.confidence:.2f})"
 
 
 def iou(one: Span | None, two: Span | None) -> float:

@@ -28,9 +28,9 @@ from absa.nodes.moderator import (
     Inputs,
     ate_aggregate,
     atsa_aggregate,
+    critical_risks,
     inferred_label,
     iou,
-    is_critical,
     moderate,
     validator_aggregate,
 )
@@ -262,7 +262,7 @@ def test_rule_c_takes_the_validators_label_if_critical_or_as_sure(suggestion, ex
     ],
 )
 def test_an_issue_is_critical_by_its_topic_or_its_severity(issues, critical):
-    assert is_critical(issues) is critical
+    assert bool(critical_risks(issues)) is critical
 
 
 # A -----------------------------------------------------------------------------------------------

@@ -461,7 +461,7 @@ def test_the_report_and_the_screen_tell_what_a_person_did(directory: Path, tmp_p
     shown = console.export_text()
     assert "kim: 1 flipped, 1 dropped, 1 added, 1 labelled" in shown
     assert "a person changed positive to negative" in shown
-    assert "a person changed the label from positive to negative" in shown
+    assert "a person changed it from positive" in shown
     assert absa(["report", str(directory), "-o", str(tmp_path / "r.html")]) == 0
 
 

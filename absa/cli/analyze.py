@@ -1,8 +1,9 @@
-"""`absa analyze`: one text, or one a line, with evidence highlighted and decisions explained."""
+"""`absa analyze`: analyze one text, or a file with one text per line."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -22,28 +23,30 @@ from absa.cli.options import (
 from absa.nodes.morphemes import load_aside
 
 if TYPE_CHECKING:
+    from absa.api import TextAnalyser
     from absa.schemas.output import FinalOutput
     from absa.schemas.settings import Settings
 
-HELP = """Analyse a text, or one a line: aspects, evidence, decisions.
+HELP = """Analyze one text, or a file with one text per line.
 
-Shows each aspect with its polarity and evidence, the label, and what the debate changed and why.
+Shows each aspect with its polarity and evidence, the label of the text, and what the debate
+changed and why.
 
-A file or standard input holds one text a line; empty lines are skipped. A text that fails is
-reported on stderr and the others go on; the exit code is then 1."""
+In a file or on standard input, empty lines are skipped. A text that fails is reported on stderr,
+the remaining texts are still analyzed, and the exit code is 1."""
 EPILOG = 'Example: absa analyze "사용감은 좋지만 가격은 비싸요."'
 
 
-class Given(NamedTuple):
-    """A text, and where it stands if it is one of several."""
+class Line(NamedTuple):
+    """A line of the input with its number, and what is wrong with it if it cannot be read."""
 
     text: str
-    line: int | None = None
+    number: int
     problem: str | None = None
 
     def complain(self, message: str) -> None:
-        """Say what is wrong with it."""
-        complain(message if self.line is None else f"line {self.line}: {message}")
+        """Report a problem on stderr."""
+        complain(f"line {self.number}: {message}")
 
 
 def register(app: typer.Typer) -> None:
@@ -79,122 +82,141 @@ def analyze(
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one FinalOutput a line as JSON, nothing else.")
+        bool, typer.Option("--json", help="Print each result as one line of JSON (FinalOutput).")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Show the gate, the adoption and the rules, with their numbers."
+        ),
     ] = False,
     config: ConfigOption = None,
     sets: SetOption = None,
     wiring: WiringOption = None,
 ) -> None:
-    """Analyse what is given and print it."""
+    """Analyze the text, or the texts of a file, and print the results."""
     if (text is None) == (file is None):
-        raise UsageError("give a TEXT, - for standard input, or --file FILE; one of them")
+        raise UsageError("give exactly one of: TEXT, - (standard input), --file FILE")
     if text is not None and any("가" <= letter <= "힣" for letter in text):
         load_aside()
     settings = settings_from(config, sets, wiring)
-    known = {
+    fields = {
         "lang": lang or None,
         "domain": domain or None,
         "given_aspects": aspects.split(",") if aspects is not None else None,
     }
+    analyzer, screen = _Analyzer(settings, fields), _Printer(settings, as_json, verbose)
     if text is not None and text != "-":
-        _analyze_argument(text, settings, known, as_json)
+        _analyze_argument(text, analyzer, screen)
         return
-    texts = _stdin() if text == "-" or file == "-" else _lines(str(file))
-    failed = _analyze_lines(texts, settings, known, as_json)
-    if failed:
+    lines = _stdin() if text == "-" or file == "-" else _lines(str(file))
+    if _analyze_lines(lines, analyzer, screen):
         raise typer.Exit(1)
 
 
-def _analyze_argument(text: str, settings: Settings, known: dict[str, Any], as_json: bool) -> None:
-    """One text from the command line: if it cannot be analysed as it stands, that is wrong use."""
+def _analyze_argument(text: str, analyzer: _Analyzer, screen: _Printer) -> None:
+    """One text from the command line. If the text is invalid, the exit code is 2 (wrong use)."""
     from absa.nodes.intake import checked_text
     from absa.schemas.errors import BackendError
 
-    checked_text(text, settings.pipeline.max_text_chars)
+    checked_text(text, analyzer.settings.pipeline.max_text_chars)
     try:
-        output = _Analyst(settings, known).analyze(text)
+        output, seconds = analyzer.analyze(text)
     except BackendError as error:
         complain(str(error))
         raise typer.Exit(1) from None
-    _show(output, settings, as_json)
+    screen.show(output, seconds)
 
 
-def _analyze_lines(
-    texts: Iterator[Given], settings: Settings, known: dict[str, Any], as_json: bool
-) -> int:
-    """Analyse texts one by one, as they come in; how many failed."""
+def _analyze_lines(lines: Iterator[Line], analyzer: _Analyzer, screen: _Printer) -> int:
+    """Analyze the texts one by one as they come in; return how many failed."""
     from absa.schemas.errors import BackendError, InputError
 
-    analyst: _Analyst | None = None
-    failed = 0
-    for number, given in enumerate(texts, start=1):
-        # Opened with the first text: a mistake in its settings is no failure of a text.
-        analyst = analyst or _Analyst(settings, known)
-        if given.problem is not None:
-            given.complain(given.problem)
+    number = failed = 0
+    for number, line in enumerate(lines, start=1):
+        # Opened with the first text: a mistake in the settings is not a failure of a text.
+        analyzer.open()
+        problem = line.problem
+        if problem is None:
+            try:
+                output, seconds = analyzer.analyze(line.text)
+            except (BackendError, InputError) as error:
+                problem = str(error)
+        if problem is not None:
+            line.complain(problem)
             failed += 1
             continue
-        try:
-            output = analyst.analyze(given.text)
-        except (BackendError, InputError) as error:
-            given.complain(str(error))
-            failed += 1
-            continue
-        _show(output, settings, as_json, number, given.line)
-    if analyst is None:
-        raise InputError("there is no text to analyse: the input is empty")
+        screen.show(output, seconds, number, line.number)
+    if not number:
+        raise InputError("there is no text to analyze: the input is empty")
     return failed
 
 
-class _Analyst:
-    """Analyses texts; opens the backend at once, so that its errors come first."""
+class _Analyzer:
+    """Analyzes texts with one backend, which is opened once."""
 
     def __init__(self, settings: Settings, fields: dict[str, Any]) -> None:
+        self.settings = settings
+        self._fields = fields
+        self._opened: TextAnalyser | None = None
+
+    def open(self) -> TextAnalyser:
+        """Open the backend."""
         from absa.api import TextAnalyser
         from absa.backends import open_backend
 
-        self._analyser = TextAnalyser(settings, open_backend(settings.backend))
-        self._fields = fields
+        if self._opened is None:
+            self._opened = TextAnalyser(self.settings, open_backend(self.settings.backend))
+        return self._opened
 
-    def analyze(self, text: str) -> FinalOutput:
+    def analyze(self, text: str) -> tuple[FinalOutput, float]:
+        """The result and the seconds that it took."""
         from absa.offline.stopping import stopped_by_interrupt
 
-        with console(stderr=True).status("analysing…"), stopped_by_interrupt():
-            return self._analyser.analyze(text, **self._fields)
+        analyser = self.open()
+        with console(stderr=True).status("analyzing…"), stopped_by_interrupt():
+            start = time.perf_counter()
+            output = analyser.analyze(text, **self._fields)
+            return output, time.perf_counter() - start
 
 
-def _show(
-    output: FinalOutput,
-    settings: Settings,
-    as_json: bool,
-    number: int = 1,
-    line: int | None = None,
-) -> None:
-    if as_json:
-        print_json(output.model_dump_json())
-        return
-    from absa.cli.screen import Screen
+class _Printer(NamedTuple):
+    """Prints results as the options ask for."""
 
-    out = console()
-    if number > 1:
-        out.print()
-    if line is not None:
-        out.print(f"line {line}", style="dim")
-    out.print(Screen(output, settings.pipeline.debate_override))
+    settings: Settings
+    as_json: bool
+    verbose: bool
+
+    def show(
+        self, output: FinalOutput, seconds: float, number: int = 1, line: int | None = None
+    ) -> None:
+        """Print one result; the number-th, from this line of the input."""
+        if self.as_json:
+            print_json(output.model_dump_json())
+            return
+        from absa.cli.screen import Screen
+
+        out = console()
+        if number > 1:
+            out.print()
+        if line is not None:
+            out.print(f"line {line}", style="dim")
+        overrides = self.settings.pipeline.debate_override
+        out.print(Screen(output, overrides, seconds, self.verbose))
 
 
-def _lines(path: str) -> Iterator[Given]:
+def _lines(path: str) -> Iterator[Line]:
     from absa.data.source import checked_source
 
     source = checked_source(Path(path))
     for line in source.lines():
-        yield Given(line.text, line.number, line.problem)
+        yield Line(line.text, line.number, line.problem)
     if source.cut_short is not None:
         damaged = source.cut_short
-        yield Given("", damaged.line, f"{damaged.reason} {damaged.remedy}")
+        yield Line("", damaged.line, f"{damaged.reason} {damaged.remedy}")
 
 
-def _stdin() -> Iterator[Given]:
+def _stdin() -> Iterator[Line]:
     """The lines of standard input as they come, so that a pipe that stays open is answered."""
     from absa.small_files import bounded_lines
 
@@ -202,7 +224,7 @@ def _stdin() -> Iterator[Given]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            yield Given("", number, f"not UTF-8 text (byte {error.start} of the line)")
+            yield Line("", number, f"not UTF-8 text (byte {error.start} of the line)")
             continue
         if text.strip():
-            yield Given(text, number)
+            yield Line(text, number)

@@ -1,4 +1,4 @@
-"""One analysed text on a terminal: marked text, table, label, and what was changed and refused.
+"""One analysed text on a terminal: marked text, table, label, and what the agents changed.
 
 Nothing depends on colour alone. Under the text each mark begins with the number of its row:
 
@@ -19,7 +19,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from absa import show
+from absa import outcome, show
 from absa.schemas.output import FinalAspect, FinalOutput
 from absa.schemas.settings import OverrideSettings
 
@@ -35,14 +35,21 @@ KIND_STYLES: dict[str, str] = {
 # What the last decision is called, in the protocols that make one.
 _DECISIONS = {"debate": "adoption", "conflict_review": "review"}
 WIDE_ENOUGH_FOR_A_TABLE = 70
+NARROW_TABLE = 45
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A `FinalOutput` as rich shows it; the gate's settings explain its verdicts."""
+    """A `FinalOutput` as rich shows it.
+
+    `verbose` adds the gate, the adoption and the Moderator's rules with their numbers.
+    """
 
     output: FinalOutput
     settings: OverrideSettings
+    # Wall time; the sum of the calls' latencies where it was not measured.
+    seconds: float | None = None
+    verbose: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lay it out for the width at hand."""
@@ -52,29 +59,30 @@ class Screen:
         aspects = self.output.final_result.final_aspects
         if not aspects:
             yield Text("no aspects found", style="dim")
-        elif width < WIDE_ENOUGH_FOR_A_TABLE:
+        elif width < NARROW_TABLE:
             yield self._list()
         else:
-            yield self._table()
+            yield self._table(origin=width >= WIDE_ENOUGH_FOR_A_TABLE)
         yield Text()
         yield self._decisions()
 
-    def _table(self) -> Table:
+    def _table(self, *, origin: bool) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
         table.add_column("#", justify="right")
         table.add_column("aspect", overflow="fold", min_width=6)
         table.add_column("polarity", no_wrap=True)
         table.add_column("evidence", overflow="fold", min_width=8)
         table.add_column("confidence", justify="right", no_wrap=True)
-        table.add_column("from", no_wrap=True)
-        for row, found in enumerate(self.output.final_result.final_aspects, start=1):
+        if origin:
+            table.add_column("from", no_wrap=True)
+        for row, aspect in enumerate(self.output.final_result.final_aspects, start=1):
             table.add_row(
                 str(row),
-                _aspect(found),
-                _polarity(found.polarity),
-                _evidence(found),
-                f"{found.confidence:.2f}",
-                show.origin(found, self.output),
+                _aspect(aspect),
+                _polarity(aspect.polarity),
+                _evidence(aspect),
+                f"{aspect.confidence:.2f}",
+                *([show.origin(aspect, self.output)] if origin else []),
             )
         return table
 
@@ -94,20 +102,31 @@ class Screen:
         return Group(*blocks)
 
     def _decisions(self) -> Table:
-        result = self.output.final_result
+        output, settings = self.output, self.settings
+        result = output.final_result
         lines = Table.grid(padding=(0, 2))
         lines.add_column(no_wrap=True)
         lines.add_column(overflow="fold")
-        label = Text.assemble(_polarity(result.label), f" {result.confidence:.2f}")
-        lines.add_row(Text("label", "bold"), label)
-        lines.add_row("", Text(show.label_reason(self.output), style="dim"))
-        for event in show.events(self.output, self.settings):
-            lines.add_row(Text(event.kind, KIND_STYLES[event.kind]), Text(str(event)))
-        if head := _DECISIONS.get(self.output.meta.protocol):
-            lines.add_row(Text(head, "bold"), show.adoption(self.output, self.settings))
-        if word := show.person(self.output):
-            lines.add_row(Text("person", "bold"), word)
-        lines.add_row(Text("cost", "dim"), Text(_cost(self.output), "dim"))
+
+        def add(head: str, *texts: str | Text, style: str = "bold") -> None:
+            for text in texts:
+                lines.add_row(Text(head, style), text)
+                head = ""
+
+        label = Text.assemble(_polarity(result.label), f" {result.confidence:.2f}: ")
+        add("label", label.append(outcome.label_reason(output)))
+        add("debate", *map(Text, outcome.debate(output, settings)))
+        if not self.verbose:
+            add("review", *map(Text, outcome.reviews(output)))
+        else:
+            for event in show.events(output, settings):
+                add(event.kind, Text(str(event)), style=KIND_STYLES[event.kind])
+            if head := _DECISIONS.get(output.meta.protocol):
+                add(head, Text(show.adoption(output, settings)))
+            add("rules", Text(show.rules(output)))
+        if person := show.person(output):
+            add("person", Text(person))
+        add("time", Text(_cost(output, self.seconds), "dim"), style="dim")
         return lines
 
 
@@ -127,13 +146,14 @@ def _evidence(found: FinalAspect) -> Text:
     return text if found.is_grounded else text.append(" (not in the text)", "bold red")
 
 
-def _cost(output: FinalOutput) -> str:
+def _cost(output: FinalOutput, seconds: float | None) -> str:
     usage = output.meta.usage
     backends = dict.fromkeys(f"{c.backend} {c.model or ''}".strip() for c in output.process_trace)
     tokens = usage.prompt_tokens + usage.completion_tokens
+    seconds = usage.latency_ms / 1000 if seconds is None else seconds
     parts = [
-        f"{usage.calls} calls",
-        f"{usage.latency_ms:,.0f} ms",
+        f"{seconds:,.1f} s",
+        f"{usage.calls} call{'' if usage.calls == 1 else 's'}",
         f"{tokens:,} tokens" if tokens else "",
         ", ".join(map(show.printable, backends)),
     ]

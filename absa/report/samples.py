@@ -6,10 +6,9 @@ page puts them into the document as text and never as markup.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from absa import show
+from absa import outcome, show
 from absa.report import words
 from absa.report.gold import Comparison, side_by_side
 from absa.report.reading import Entry
@@ -17,7 +16,6 @@ from absa.schemas.output import FinalOutput
 from absa.schemas.records import ArbiterAction, CallRecord, Correction, GateRecord
 from absa.schemas.settings import OverrideSettings
 
-_RULE = re.compile(r"(?=\bRule[A-Z]: )")
 # Parts of an output that other protocols add, shown as they are.
 _EXTRAS = (
     "candidates",
@@ -118,7 +116,7 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
             "violations": list(output.meta.stage2_review_violation),
             "adoption": show.adoption(output, settings),
             "ev": _ev(output),
-            "why": show.label_reason(output),
+            "why": outcome.label_reason(output),
             "debate": _debate(entry.raw),
             "gate": [_gate(r, output, settings) for r in output.meta.override_gate],
             "moderator": _moderator(output),
@@ -256,12 +254,7 @@ def _moderator(output: FinalOutput) -> dict[str, Any] | None:
     decision = output.moderator
     if decision is None:
         return None
-    said = {
-        rule: text.strip()
-        for part in _RULE.split(decision.rationale)
-        for rule, _, text in [part.strip().partition(": ")]
-        if rule in decision.applied_rules
-    }
+    sentences = outcome.rule_sentences(decision.rationale)
     block = decision.arbiter_flags.rule_e_block_reason
     return _lean(
         {
@@ -269,7 +262,7 @@ def _moderator(output: FinalOutput) -> dict[str, Any] | None:
             "confidence": decision.confidence,
             "stage": decision.selected_stage,
             "rules": [
-                [rule, words.RULES.get(rule, ""), said.get(rule, "")]
+                [rule, words.RULES.get(rule, ""), sentences.get(rule, "")]
                 for rule in decision.applied_rules
             ],
             "block": words.RULE_E_BLOCKS.get(block or "", block),

@@ -37,7 +37,7 @@ RULES = {
     "RuleZ": "Without any signal the label is neutral",
     "RuleB": "Stage 2 goes first, unless it is much less sure",
     "RuleM": "Stages that disagree make it mixed",
-    "RuleC": "The Validator may veto the label",
+    "RuleC": "The Validator's label, if it is surer or the risk critical",
     "RuleA": "Aligned spans average the confidence",
     "RuleD": "Sentence and aspects disagree: the surer one wins",
     "RuleE": "An unsure label follows the debate",
