@@ -15,11 +15,12 @@ from langgraph.store.base import BaseStore
 
 from absa.backends import make_backend
 from absa.config import load_settings
-from absa.graph import Wiring
+from absa.graph import DirectGraph, Graph, Wiring
 from absa.graph import wiring as shipped_wiring
 from absa.graph.steps import nearest
 from absa.memory import open_memory
 from absa.own_files import read_own_files
+from absa.schemas.backend import Backend
 from absa.schemas.errors import WiringError
 from absa.schemas.settings import Settings
 
@@ -65,6 +66,16 @@ def wired(settings: Settings) -> Wiring:
             "such as absa.wiring(settings).remove('validator_review')"
         )
     return made
+
+
+def replaying(
+    settings: Settings, backend: Backend, store: BaseStore | None = None
+) -> Graph | DirectGraph:
+    """What decides on recorded answers: without LangGraph where that gives the same output."""
+    chosen = wired(settings)
+    if chosen.only_as_graph is None:
+        return chosen.direct(backend)
+    return chosen.compile(backend=backend, store=store)
 
 
 def wiring_file(function: str) -> Path:

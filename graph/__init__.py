@@ -4,12 +4,13 @@ from typing import Any
 
 from absa.graph.compile import Graph, compile_table
 from absa.graph.debate import debate, variants
+from absa.graph.direct import Decisions, DirectGraph
 from absa.graph.wiring import Wiring, wiring
 from absa.nodes.assets import OwnFiles
 from absa.schemas.backend import Backend
 from absa.schemas.settings import PipelineSettings
 
-__all__ = ["Graph", "Wiring", "build", "build_switchable", "wiring"]
+__all__ = ["Decisions", "DirectGraph", "Graph", "Wiring", "build", "build_switchable", "wiring"]
 
 
 def build(pipeline: PipelineSettings, backend: Backend, **options: Any) -> Graph:

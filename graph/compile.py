@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +12,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import RetryPolicy, Send
+from langgraph.types import RetryPolicy
 
 from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce, WithOwnFiles
-from absa.graph.table import Choice, Route, Rule, Table
+from absa.graph.table import Choice, Rule, Table
 from absa.nodes.assets import OwnFiles
 from absa.nodes.human_review import human_review, pending_review
 from absa.schemas.backend import Backend
@@ -28,7 +28,6 @@ from absa.schemas.state import (
     OutputState,
     State,
     blank_state,
-    state_schema,
 )
 
 # Routers bound the loops (rounds, aspects at the gate). LangGraph's default limit would end a long
@@ -59,8 +58,7 @@ def compile_table(
     """
     switchable = bool(switchable_to)
     has_memory = "recall" in table.nodes
-    with_answers = any(getattr(node, "writes", "") is None for node in table.nodes.values())
-    schema = state_schema(table.nodes, own_keys or {}, with_answers=with_answers)
+    schema = table.state_schema(own_keys)
     keys = schema.__annotations__
     settings = SettingsInForce(pipeline, switchable=switchable)
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(
@@ -76,8 +74,8 @@ def compile_table(
             continue
         if node.name == "intake":
             node = _with_blank_state(node, settings, keys)
-        elif node.function is human_review and not (interactive or checkpointer):
-            node = replace(node, function=pending_review)
+        elif not (interactive or checkpointer):
+            node = without_person(node)
         graph.add_node(node.name, _with(own_files, RuleStep(node, settings, keys)))
     variants = [table.under(other) for other in switchable_to] or [table]
     for source in (START, *table.nodes):
@@ -103,10 +101,17 @@ def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str
 
     def checked(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
         settings.check_context()
-        update = intake.function(*((state, pipeline) if intake.takes_settings else (state,)))
-        return {**blank_state(keys), **{k: v for k, v in update.items() if k in keys}}
+        return {
+            **blank_state(keys),
+            **{k: v for k, v in intake(state, pipeline).items() if k in keys},
+        }
 
     return replace(intake, function=checked)
+
+
+def without_person(rule: Rule) -> Rule:
+    """The rule in a graph that cannot wait: what a person would be asked is only noted."""
+    return replace(rule, function=pending_review) if rule.function is human_review else rule
 
 
 def _add_edges(
@@ -125,25 +130,17 @@ def _add_edges(
     fixed = [variant for variant in variants if source in variant.edges]
     possible = list(dict.fromkeys(name for v in fixed for name in v.may_follow(source)))
     plain = () if isinstance(route, Choice) else possible
+    # A list: what a router sends (`Send`) cannot be looked up in a set.
     certain = [name for name in plain if _is_certain(name, source, fixed)]
     for name in certain:
         graph.add_edge(source, name)
     if chosen := [name for name in possible if name not in certain]:
-        router = step(_router(table, route, set(certain)))
+        router = step(
+            lambda state, p: [t for t in table.next(source, state, p) if t not in certain]
+        )
         graph.add_conditional_edges(source, router, chosen)
 
 
 def _is_certain(name: str, source: str, variants: Sequence[Table]) -> bool:
     """Whether `name` always comes after `source`."""
     return all(name in v.targets(source) and name not in v.conditions for v in variants)
-
-
-def _router(table: Table, route: Route, certain: Collection[str]) -> Router:
-    def chosen(state: State, p: PipelineSettings) -> list[Any]:
-        picked = route.picked(state, p) if isinstance(route, Choice) else route
-        sends = [target for target in picked if isinstance(target, Send)]
-        names = tuple(target for target in picked if isinstance(target, str))
-        used = table.follow(names, lambda name: table.is_used(name, state, p))
-        return [*sends, *(name for name in used if name not in certain)]
-
-    return chosen

@@ -128,9 +128,7 @@ class RuleStep(Runnable[State, Any]):
     def _call(self, input: State) -> Any:
         state = typed(input)
         try:
-            if self._rule.takes_settings:
-                return self._rule.function(state, self._settings())
-            return self._rule.function(state)
+            return self._rule(state, self._settings())
         except KeyError as error:
             raise _explained(error, self.name, state) from error
 

@@ -23,7 +23,7 @@ from langgraph.types import Send
 
 from absa.nodes.agent import Agent, Variants
 from absa.schemas.settings import PipelineSettings
-from absa.schemas.state import State
+from absa.schemas.state import State, state_schema
 
 Router = Callable[[State, PipelineSettings], Sequence[str | Send]]
 
@@ -43,6 +43,12 @@ class Rule:
     def takes_settings(self) -> bool:
         """Whether the function has a second parameter."""
         return len(inspect.signature(self.function).parameters) > 1
+
+    def __call__(self, state: State, pipeline: PipelineSettings) -> Any:
+        """The update for this state."""
+        if self.takes_settings:
+            return self.function(state, pipeline)
+        return self.function(state)
 
     @property
     def writes(self) -> frozenset[str]:
@@ -100,6 +106,15 @@ class Table:
             return False
         return name not in self.conditions or self.conditions[name](state, pipeline)
 
+    def next(self, source: str, state: State, pipeline: PipelineSettings) -> list[str | Send]:
+        """What runs after `source` for this text, past the nodes that are left out."""
+        route = self.edges[source]
+        picked = route.picked(state, pipeline) if isinstance(route, Choice) else route
+        sends = [target for target in picked if isinstance(target, Send)]
+        names = tuple(target for target in picked if isinstance(target, str))
+        used = self.follow(names, lambda name: self.is_used(name, state, pipeline))
+        return [*sends, *used]
+
     def targets(self, source: str) -> tuple[str, ...]:
         """All nodes that the edges of `source` name."""
         route = self.edges.get(source, ())
@@ -131,6 +146,11 @@ class Table:
         route = self.edges[source]
         ways = route.ways.values() if isinstance(route, Choice) else [route]
         return _once(name for way in ways for name in self.possible(way))
+
+    def state_schema(self, own_keys: Mapping[str, Any] | None = None) -> type[Any]:
+        """The state that these nodes need, with the keys that a user's nodes declare."""
+        with_answers = any(getattr(node, "writes", "") is None for node in self.nodes.values())
+        return state_schema(self.nodes, own_keys or {}, with_answers=with_answers)
 
     def only(self, is_used: Callable[[str], bool]) -> Table:
         """The table with edges past the nodes that are left out."""

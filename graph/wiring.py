@@ -16,6 +16,7 @@ from langgraph.store.base import BaseStore
 from absa.graph.compile import Graph, compile_table
 from absa.graph.conflict_review import conflict_review
 from absa.graph.debate import debate
+from absa.graph.direct import DirectGraph
 from absa.graph.steps import nearest
 from absa.graph.table import Choice, Node, Route, Rule, Table
 from absa.graph.vote import vote
@@ -52,6 +53,8 @@ class Wiring:
     # Makes the backend, and opens the store, of a graph that is compiled without them.
     default_backend: Callable[[], Backend] | None = None
     open_store: Callable[[], AbstractContextManager[BaseStore | None]] = nullcontext
+    # Some nodes or edges are not the shipped ones.
+    is_changed: bool = False
     own_nodes: frozenset[str] = frozenset()
     own_files: OwnFiles | None = None
     own_keys: Mapping[str, Any] = field(default_factory=dict)
@@ -120,7 +123,7 @@ class Wiring:
             nodes={other: node for other, node in left.nodes.items() if other != name},
             edges={source: route for source, route in left.edges.items() if source != name},
         )
-        return replace(self, table=left, own_nodes=self.own_nodes - {name})
+        return replace(self, table=left, is_changed=True, own_nodes=self.own_nodes - {name})
 
     def rewire(
         self, source: str, *targets: str, by: Callable[[State], Any] | None = None
@@ -137,7 +140,7 @@ class Wiring:
             return self._mistaken(*mistakes)
         route: Route = targets if by is None else Choice.of(_listed(by), *targets)
         table = replace(self.table, edges={**self.table.edges, source: route})
-        return replace(self, table=table)
+        return replace(self, table=table, is_changed=True)
 
     def compile(
         self,
@@ -187,6 +190,25 @@ class Wiring:
         weakref.finalize(graph, opened.close)
         return graph
 
+    def direct(self, backend: Backend) -> DirectGraph:
+        """The same nodes and edges without LangGraph, for a backend of recorded answers.
+
+        Raises:
+            WiringError: The wiring has memory, or nodes or edges of a user's own.
+        """
+        if why := self.only_as_graph:
+            raise WiringError(f"this wiring runs only as a compiled graph: {why}")
+        return DirectGraph(self.table.reachable(), self.pipeline, backend, self.own_files)
+
+    @property
+    def only_as_graph(self) -> str | None:
+        """Why this wiring runs through LangGraph only; None if it can be walked directly."""
+        if "recall" in self.table.nodes:
+            return "memory is on"
+        if self.is_changed:
+            return "its nodes or edges are not the shipped ones"
+        return None
+
     def _has(self, name: str) -> bool:
         return name in (START, END) or name in self.table.nodes
 
@@ -218,6 +240,7 @@ class Wiring:
         return replace(
             self,
             table=table,
+            is_changed=True,
             own_nodes=self.own_nodes | {name},
             own_keys={**self.own_keys, **writes},
             mistakes=(*self.mistakes, *mistakes),

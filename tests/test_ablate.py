@@ -22,10 +22,11 @@ from absa.ablate.configurations import Roles, roles
 from absa.ablate.constant import learn
 from absa.ablate.costs import key_of
 from absa.ablate.sweep import MAX_POINTS, WARNING, Point, grid, parse_sweep, sweep, variants
-from absa.ablate.tables import Table, latex_text
+from absa.ablate.tables import Table, latex_text, swept
 from absa.ablate.verdict import Against, Spent, decide
 from absa.cli import run as absa
 from absa.config import SettingsError, load_settings
+from absa.graph import Wiring
 from absa.metrics import evaluate
 from absa.schemas.records import CallRecord
 from absa.statistics import bootstrap, holm, mcnemar, randomisation, smallest_shown
@@ -462,6 +463,19 @@ def test_sweep_changes_decisions_and_calls_no_model(offline: Path) -> None:
     assert none["overrides_applied"] == 0
     value = found_in(offline)["configurations"][0]["scores"]["pair_strict_f1"]["value"]
     assert recorded["scores"]["pair_strict_f1"] == value
+
+
+def test_sweep_through_langgraph_finds_the_same_and_says_so(
+    offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [Point("no rules", {"pipeline.moderator.rules": []}), *variants()[:4]]
+    direct = sweep(offline / "default", points, resamples=100)
+    monkeypatch.setattr(Wiring, "only_as_graph", "memory is on")
+    graph = sweep(offline / "default", points, resamples=100)
+    assert (direct.pop("through_graph"), graph.pop("through_graph")) == (None, "memory is on")
+    assert direct == graph
+    note = swept({**graph, "through_graph": "memory is on"}).note
+    assert note.endswith("decided by LangGraph, which takes longer: memory is on.")
 
 
 def test_sweep_refuses_what_changes_the_questions(offline: Path) -> None:

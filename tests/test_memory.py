@@ -939,6 +939,9 @@ def replayed(recorded: Path, out: Path, **overrides: object) -> dict[str, Json]:
     chosen = replay_settings(run_, None, overrides)
     report = asyncio.run(replay(run_, out, chosen))
     assert report.exit_code == 0
+    # Memory needs LangGraph's store, and the report says that this replay took the longer way.
+    notes = [] if overrides.get("pipeline.memory.condition") == "off" else ["memory is on"]
+    assert [note.rpartition(": ")[2] for note in report.notes] == notes
     assert absa(["verify", str(out)]) == 0
     return outputs(out)
 

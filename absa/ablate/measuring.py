@@ -28,12 +28,13 @@ _TUPLES: dict[str, tuple[Level, Matching]] = {
     "pair_relaxed_f1": ("pair", "relaxed"),
     "aspect_strict_f1": ("aspect", "strict"),
 }
-METRICS = (*_TUPLES, "label_accuracy")
+LABEL = "label_accuracy"
+METRICS = (*_TUPLES, LABEL)
 TITLES = {
     PRIMARY: "pair F1, strict",
     "pair_relaxed_f1": "pair F1, relaxed",
     "aspect_strict_f1": "term F1, strict",
-    "label_accuracy": "label accuracy",
+    LABEL: "label accuracy",
 }
 
 Row = tuple[Floats, bool]

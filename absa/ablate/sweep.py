@@ -17,15 +17,20 @@ import numpy as np
 from langgraph.store.memory import InMemoryStore
 
 from absa.ablate.configurations import AblationError
-from absa.ablate.measuring import METRICS, PRIMARY, gold_aspects, row
+from absa.ablate.measuring import LABEL, METRICS, PRIMARY, Row, gold_aspects, row
 from absa.backends.replay import ReplayBackend
 from absa.config import parse_override
+from absa.graph import Decisions, DirectGraph, Graph
+from absa.inputs import graph_input
 from absa.metrics.quality import score_sample
+from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.replay import Recorded, replay_settings
+from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError
-from absa.schemas.output import FinalOutput
+from absa.schemas.memory import Recall
+from absa.schemas.output import FinalOutput, FinalResult
 from absa.schemas.settings import RULE_NAMES, Settings
-from absa.statistics import RESAMPLES, bootstrap
+from absa.statistics import RESAMPLES, Floats, bootstrap
 from absa.wired import wired
 
 WARNING = "chosen on this data; do not report as a result"
@@ -164,14 +169,6 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class _Replayed:
-    numbers: np.ndarray[Any, np.dtype[np.float64]]
-    exact: int
-    overrides: int
-    adopted: int
-
-
 def sweep(
     directory: Path,
     points: Sequence[Point],
@@ -189,7 +186,7 @@ def sweep(
         uids: Only these samples.
         resamples: Resamples of the bootstrap.
         seed: Its seed.
-        on_progress: Told how many points are done.
+        on_progress: Called with the number of samples done, and of all samples.
 
     Raises:
         AblationError: A point needs new answers, or there is no gold.
@@ -198,7 +195,7 @@ def sweep(
     """
     recorded = Recorded.read(directory)
     every = [Point(AS_RECORDED, {}), *points]
-    # All settings before the first replay: a wrong value is to be told at once.
+    # All settings are read before the first replay, so that a wrong value is reported at once.
     settings = [replay_settings(recorded, None, point.changes) for point in every]
     wanted = None if uids is None else set(uids)
     samples = [
@@ -210,78 +207,162 @@ def sweep(
     ]
     if len(samples) < 2:
         raise AblationError(f"{directory}: fewer than two samples have gold to score by")
-    backend = ReplayBackend(str(directory), recorded.seeds[0] if recorded.seeds else None)
-    asked: dict[str, dict[str, str | None]] = {}
-    found = []
-    for number, (point, chosen) in enumerate(zip(every, settings, strict=True)):
-        found.append(_replay(point, chosen, backend, samples, asked))
-        on_progress(number + 1, len(every))
-    numbers = np.stack([f.numbers for f in found], axis=1)
+    decide = Deciders(recorded, settings)
+    tally = _Tally(len(every))
+    for number, sample in enumerate(samples):
+        outputs = decide(sample)
+        for at, point in enumerate(every):
+            try:
+                output = next(outputs)
+            except BackendError as error:
+                raise AblationError(f"{point.name}: needs new answers: {error}") from error
+            tally.add(at, output, sample)
+        on_progress(number + 1, len(samples))
+    numbers = np.array(tally.rows).reshape(len(samples), len(every), len(METRICS), 2)
     scores, differences = bootstrap(numbers, 0, resamples=resamples, seed=seed)
-    primary = METRICS.index(PRIMARY)
+
+    def gained(at: int, k: int) -> dict[str, float]:
+        """What the point has over the recorded run; the bootstrap has it the other way round."""
+        return {
+            "value": 0.0 - float(differences.value[at, k]),
+            "low": 0.0 - float(differences.high[at, k]),
+            "high": 0.0 - float(differences.low[at, k]),
+        }
+
     return {
         "warning": WARNING,
         "run": str(directory),
         "samples": len(samples),
+        "through_graph": decide.through_graph,
         "points": [
             {
                 "name": point.name,
                 "changes": dict(point.changes),
                 "scores": {m: float(scores.value[at, k]) for k, m in enumerate(METRICS)},
-                # What the point has over the recorded run.
-                "difference": {
-                    "value": -float(differences.value[at, primary]),
-                    "low": -float(differences.high[at, primary]),
-                    "high": -float(differences.low[at, primary]),
-                },
-                "exact_match": found[at].exact,
-                "overrides_applied": found[at].overrides,
-                "adopted": found[at].adopted,
+                "difference": gained(at, METRICS.index(PRIMARY)),
+                "label_difference": gained(at, METRICS.index(LABEL)),
+                "exact_match": tally.exact[at],
+                "overrides_applied": tally.overrides[at],
+                "adopted": tally.adopted[at],
             }
             for at, point in enumerate(every)
         ],
     }
 
 
-def _replay(
-    point: Point,
-    settings: Settings,
-    backend: ReplayBackend,
-    samples: Sequence[Mapping[str, Any]],
-    asked: dict[str, dict[str, str | None]],
-) -> _Replayed:
-    graph = wired(settings).compile(backend=backend, store=InMemoryStore())
-    numbers, exact, overrides, adopted = [], 0, 0, 0
-    for sample in samples:
-        given = {key: sample.get(key) for key in ("text", "uid", "lang", "domain")}
-        try:
-            output: FinalOutput = graph.invoke(given)["output"]
-        except BackendError as error:
-            raise AblationError(f"{point.name}: needs new answers: {error}") from error
-        _check_questions(point, output, asked)
-        gold = {"aspects": sample["aspects"]}
-        scored = score_sample(output, gold_aspects(gold), sample.get("label"), None)
-        line, right = row(scored.final, scored.final_label, scored.gold_label)
-        numbers.append(line)
-        exact += right
-        overrides += output.meta.debate_override_stats.applied
-        adopted += output.meta.adopt_decision == "adopted"
-    return _Replayed(np.array(numbers), exact, overrides, adopted)
+class Deciders:
+    """Several settings on the recorded answers of one run, sample by sample."""
+
+    def __init__(self, recorded: Recorded, settings: Sequence[Settings]) -> None:
+        """Prepare the settings; all must be of the protocol that was recorded."""
+        seed = recorded.seeds[0] if recorded.seeds else None
+        self._answers = _OneQuestion(ReplayBackend(str(recorded.directory), seed))
+        wirings = list(map(wired, _shared(settings)))
+        # Why the samples go through LangGraph; None if they do not.
+        self.through_graph = next((why for w in wirings if (why := w.only_as_graph)), None)
+        self._recalls: Mapping[str, Recall] = {}
+        self._direct: list[DirectGraph] = []
+        self._graphs: list[Graph] = []
+        if self.through_graph is None:
+            self._direct = [w.direct(self._answers) for w in wirings]
+        else:
+            self._graphs = [
+                w.compile(backend=self._answers, store=InMemoryStore()) for w in wirings
+            ]
+            self._recalls = {uid: r for (uid, s), r in recorded.recalls().items() if s == seed}
+
+    def __call__(self, sample: Mapping[str, Any]) -> Iterator[FinalOutput]:
+        """What the settings make of a sample, in their order.
+
+        Raises:
+            BackendError: An answer is missing, or belongs to another question.
+        """
+        self._answers.forget()
+        given = graph_input(
+            sample["text"],
+            uid=sample["uid"],
+            lang=sample["lang"],
+            domain=sample.get("domain"),
+            given_aspects=sample.get("given_aspects"),
+        )
+        if self._graphs:
+            given |= {
+                "split": sample.get("split") or UNNAMED_SPLIT,
+                "memory_recall": self._recalls.get(sample["uid"]),
+            }
+            yield from (graph.invoke(given)["output"] for graph in self._graphs)
+        else:
+            decisions = Decisions(given)
+            yield from map(decisions.under, self._direct)
 
 
-def _check_questions(
-    point: Point, output: FinalOutput, asked: dict[str, dict[str, str | None]]
-) -> None:
-    """Every question must be the one that was asked before: else its answer is another's."""
-    known = asked.setdefault(output.uid, {})
-    for name, prompt in _questions(output):
-        if known.setdefault(name, prompt) != prompt:
-            raise AblationError(
-                f"{point.name}: {name} is asked something else under these settings, so it needs "
-                "new answers; compare it with --configs"
+def _shared(settings: Sequence[Settings]) -> Iterator[Settings]:
+    """The settings with equal parts as the same objects, which are compared faster."""
+    parts: dict[str, list[Any]] = {}
+    for one in settings:
+        same = {}
+        for name, value in one.pipeline:
+            values = parts.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+            same[name] = values[values.index(value)]
+        yield one.model_copy(update={"pipeline": one.pipeline.model_copy(update=same)})
+
+
+class _OneQuestion:
+    """Recorded answers of one sample: each is read once, and for the same question only."""
+
+    def __init__(self, backend: ReplayBackend) -> None:
+        self._backend = backend
+        self._asked: dict[tuple[str, int], tuple[str, Reply]] = {}
+
+    def forget(self) -> None:
+        """The next sample."""
+        self._asked.clear()
+
+    def ask(self, question: Ask) -> Reply:
+        key = (question.node, question.turn)
+        if key not in self._asked:
+            self._asked[key] = question.prompt_sha256, self._backend.ask(question)
+        prompt, reply = self._asked[key]
+        if prompt != question.prompt_sha256:
+            raise BackendError(
+                f"{question.node}#{question.turn} is asked something else under these settings; "
+                "compare them with --configs",
+                node=question.node,
             )
+        return reply
+
+    async def aask(self, question: Ask) -> Reply:
+        return self.ask(question)
 
 
-def _questions(output: FinalOutput) -> Iterator[tuple[str, str | None]]:
-    for call in output.process_trace:
-        yield f"{call.node}#{call.turn}", call.prompt_sha256
+class _Tally:
+    """Scores and counts of every point."""
+
+    def __init__(self, points: int) -> None:
+        self.rows: list[Floats] = []
+        self.exact = [0] * points
+        self.overrides = [0] * points
+        self.adopted = [0] * points
+        # Points that decide alike are scored once.
+        self._scored: list[tuple[FinalResult, Row]] = []
+
+    def add(self, at: int, output: FinalOutput, sample: Mapping[str, Any]) -> None:
+        if at == 0:
+            self._scored = []
+        numbers, exact = self._row(output, sample)
+        self.rows.append(numbers)
+        self.exact[at] += exact
+        self.overrides[at] += output.meta.debate_override_stats.applied
+        self.adopted[at] += output.meta.adopt_decision == "adopted"
+
+    def _row(self, output: FinalOutput, sample: Mapping[str, Any]) -> Row:
+        result = output.final_result
+        for earlier, scored in self._scored:
+            if earlier is result or earlier == result:
+                return scored
+        one = score_sample(output, gold_aspects(sample), sample.get("label"), None)
+        scored = row(one.final, one.final_label, one.gold_label)
+        self._scored.append((result, scored))
+        return scored

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from absa.ablate.measuring import METRICS, PRIMARY, TITLES
+from absa.ablate.measuring import LABEL, METRICS, PRIMARY, TITLES
 from absa.ablate.sweep import WARNING
 from absa.ablate.verdict import points
 
@@ -197,8 +197,9 @@ def swept(found: Mapping[str, Any]) -> Table:
     """The points of a sweep."""
     rows = []
     for at, point in enumerate(found["points"]):
-        more = point["difference"]
-        moved = _moved(more) if at else NOTHING
+        moved, label_moved = (
+            _moved(point[what]) if at else NOTHING for what in ("difference", "label_difference")
+        )
         values = point["scores"]
         rows.append(
             (
@@ -206,20 +207,23 @@ def swept(found: Mapping[str, Any]) -> Table:
                 _percent(values[PRIMARY]),
                 moved,
                 _percent(values["pair_relaxed_f1"]),
-                _percent(values["label_accuracy"]),
+                _percent(values[LABEL]),
+                label_moved,
                 f"{point['overrides_applied']:,}",
                 f"{point['adopted']:,}",
             )
         )
+    why = found["through_graph"]
+    through = f"; decided by LangGraph, which takes longer: {why}" if why else ""
     return Table(
         "sweep",
         "Decision layer on recorded answers",
         (
             *("settings", "pair F1, strict", "difference", "relaxed"),
-            *("label accuracy", "overrides", "adopted"),
+            *("label accuracy", "label difference", "overrides", "adopted"),
         ),
         tuple(rows),
-        f"Exploratory: {WARNING}. {found['samples']:,} samples, no model called.",
+        f"Exploratory: {WARNING}. {found['samples']:,} samples, no model called{through}.",
     )
 
 

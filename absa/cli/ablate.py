@@ -245,7 +245,9 @@ def _sweep(source: Path, tried: Sequence[Point], seed: int) -> dict[str, Any]:
     with console(stderr=True).status("") as status:
 
         def tell(done: int, total: int) -> None:
-            status.update(f"decided again under {done} of {total} settings")
+            status.update(
+                f"decided again: {done:,} of {total:,} samples, {len(tried)} settings each"
+            )
 
         return sweep(source, tried, seed=seed, on_progress=tell)
 

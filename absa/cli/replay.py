@@ -84,6 +84,8 @@ def _show(report: RunReport, left_out: int, *, as_json: bool) -> None:
         f"{report.status}: {totals.done} of {report.total} samples decided again, "
         f"{totals.failed} failed -> {report.out}"
     )
+    for note in report.notes:
+        complain(note)
     if left_out:
         complain(f"{left_out} samples failed in the recorded run: they have no answers to replay")
     if totals.failed:

@@ -405,12 +405,16 @@ class _Run:
         )
 
     def _notes(self) -> list[str]:
-        if not self._data.has_grown:
-            return []
-        return [
-            f"{self._plan.data} has grown while the run was reading it: the run is about what was "
-            "in it at the start; give another --out to analyse the whole file"
-        ]
+        notes = []
+        if self._data.has_grown:
+            notes.append(
+                f"{self._plan.data} has grown while the run was reading it: the run is about what "
+                "was in it at the start; give another --out to analyse the whole file"
+            )
+        settings = self._plan.settings
+        if settings.backend.kind == "replay" and (why := wired(settings).only_as_graph):
+            notes.append(f"decided by LangGraph, which takes longer than a direct replay: {why}")
+        return notes
 
     def _write_manifest(self) -> None:
         report = self._report()

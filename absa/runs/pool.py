@@ -11,7 +11,7 @@ from absa.backends.cache import AnswerKeys, Answers, CachedBackend
 from absa.backends.meter import Meter, MeteredBackend, StopRun
 from absa.backends.siblings import SiblingsFirst
 from absa.demos import Demos
-from absa.graph import Graph
+from absa.graph import DirectGraph, Graph
 from absa.memory import open_memory
 from absa.runs.journal import Finished
 from absa.runs.loop import Spread
@@ -20,7 +20,7 @@ from absa.runs.sample import analyse
 from absa.schemas.backend import Backend
 from absa.schemas.sample import Sample
 from absa.schemas.settings import BackendSettings, MemorySettings
-from absa.wired import wired
+from absa.wired import replaying, wired
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,19 @@ class LocalEngine:
             backend = SiblingsFirst(CachedBackend(backend, batch.keys, batch.answers))
         settings = batch.plan.settings
         memory = settings.pipeline.memory
-        if batch.backend.kind == "replay":
+        is_replay = batch.backend.kind == "replay"
+        if is_replay:
             # It knows what was recalled, and the text must not be remembered a second time.
             memory = MemorySettings(condition=memory.condition)
         with open_memory(memory) as store:
-            await _work_on(batch, wired(settings).compile(backend=backend, store=store))
+            if is_replay:
+                graph = replaying(settings, backend, store)
+            else:
+                graph = wired(settings).compile(backend=backend, store=store)
+            await _work_on(batch, graph)
 
 
-async def _work_on(batch: Batch, graph: Graph) -> None:
+async def _work_on(batch: Batch, graph: Graph | DirectGraph) -> None:
     """So many workers, each taking the next sample when it is done with one."""
     control, aux_hf = batch.control, batch.plan.settings.aux_hf
     spread = Spread(batch.plan.width)

@@ -20,7 +20,7 @@ from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import Settings
-from absa.wired import wired
+from absa.wired import replaying
 
 # What stands beside the decision: how answers were had, and what classifiers think of the text.
 _NOT_DECIDED = ("process_trace", "aux_signals")
@@ -71,7 +71,7 @@ class Replayer:
 
     def __init__(self, settings: Settings, demos: Mapping[int, Demos]) -> None:
         self._answers = _RecordedAnswers()
-        self._graph = wired(settings).compile(backend=self._answers, store=InMemoryStore())
+        self._graph = replaying(settings, self._answers, InMemoryStore())
         self._demos = demos
 
     def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:

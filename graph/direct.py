@@ -1,0 +1,206 @@
+"""A table walked without LangGraph: the same nodes, edges and reducers, for recorded answers.
+
+LangGraph costs several milliseconds per text, which buys streaming, checkpoints and retries. With
+recorded answers there is nothing to stream, to resume or to retry. `tests/test_direct.py` checks
+that the graph and the direct run give the same output.
+
+A sweep decides one text under many settings. `Decisions` keeps what each node made of each state,
+together with the settings that the node read. A node runs again only if its state or one of these
+settings is different. Settings that only the gate reads share everything before the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple, cast, get_type_hints
+
+from langgraph.graph import END, START
+from langgraph.types import Overwrite
+
+from absa.graph.compile import without_person
+from absa.graph.table import Choice, Node, Rule, Table
+from absa.nodes.assets import OwnFiles, using
+from absa.schemas.backend import Backend
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import PipelineSettings
+from absa.schemas.state import InputState, OutputState, State, blank_state, merge
+
+Values = dict[str, Any]
+
+_HINTS = get_type_hints(State, include_extras=True)
+_MERGED = frozenset(k for k, hint in _HINTS.items() if merge in getattr(hint, "__metadata__", ()))
+
+
+class DirectGraph:
+    """The nodes and edges of fixed settings; `Wiring.direct` makes one."""
+
+    def __init__(
+        self,
+        table: Table,
+        pipeline: PipelineSettings,
+        backend: Backend,
+        own_files: OwnFiles | None = None,
+    ) -> None:
+        """Prepare what is the same for every text; `backend` answers for the agents."""
+        self.table = table
+        self.pipeline = pipeline
+        self.backend = backend
+        self.own_files = own_files
+        self.nodes: dict[str, Node] = {
+            name: without_person(node) if isinstance(node, Rule) else node
+            for name, node in table.nodes.items()
+        }
+        blank = blank_state(table.state_schema().__annotations__)
+        self.blank = {k: v.value if isinstance(v, Overwrite) else v for k, v in blank.items()}
+        # Most edges depend on neither the text nor the settings.
+        self._fixed = {
+            source: [Task(name, {}) for name in sorted(route) if name != END]
+            for source, route in table.edges.items()
+            if not isinstance(route, Choice) and table.conditions.keys().isdisjoint(route)
+        }
+
+    def invoke(self, given: Mapping[str, Any]) -> OutputState:
+        """The output for one text, in the form in which a compiled graph returns it."""
+        return {"output": Decisions(given).under(self)}
+
+    def next(self, source: str, state: Values) -> list[Task]:
+        """What runs after `source`."""
+        if source in self._fixed:
+            return self._fixed[source]
+        targets = self.table.next(source, cast(State, state), self.pipeline)
+        return [
+            Task(target, {})
+            if isinstance(target, str)
+            else Task(target.node, {k: v for k, v in target.arg.items() if state.get(k) is not v})
+            for target in targets
+            if target != END
+        ]
+
+
+class Task(NamedTuple):
+    """A node that runs next, and what a router's `Send` put into the state for it."""
+
+    name: str
+    sent: Values
+
+
+class Decisions:
+    """What the settings of one protocol make of one text and its answers.
+
+    Nodes of the same name must be the same in all the graphs. This is so where the settings differ
+    in nothing that an agent is asked about.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """Take the input of a graph."""
+        self._given = {key: given[key] for key in InputState.__annotations__ if key in given}
+        self._starts: dict[frozenset[str], _Moment] = {}
+
+    def under(self, graph: DirectGraph) -> FinalOutput:
+        """The output under the settings of `graph`."""
+        with using(graph.own_files) if graph.own_files else nullcontext():
+            return cast(FinalOutput, self._last_state(graph)["output"])
+
+    def _last_state(self, graph: DirectGraph) -> Values:
+        keys = frozenset(graph.blank)
+        if keys not in self._starts:
+            self._starts[keys] = _Moment({**graph.blank, **self._given})
+        moment = self._starts[keys]
+        tasks = _in_order(graph.next(START, moment.state))
+        while tasks:
+            updates = [moment.update(task, graph) for task in tasks]
+            following = moment.after(updates)
+            if len(tasks) == 1:
+                tasks = _in_order(graph.next(tasks[0].name, following.state))
+            else:
+                # A router sees what its own node wrote, not what others wrote at the same time.
+                tasks = _in_order(
+                    next_task
+                    for task, update in zip(tasks, updates, strict=True)
+                    for next_task in graph.next(task.name, _applied(moment.state, [update]))
+                )
+            moment = following
+        return moment.state
+
+
+class _Run(NamedTuple):
+    """What a node made of a state, and the settings that it read."""
+
+    task: Task
+    read: Mapping[str, Any]
+    update: Values
+
+    def holds(self, task: Task, pipeline: PipelineSettings) -> bool:
+        return self.task == task and all(
+            (now := getattr(pipeline, name)) is value or now == value
+            for name, value in self.read.items()
+        )
+
+
+class _Moment:
+    """A state of the text, and what was made of it."""
+
+    def __init__(self, state: Values) -> None:
+        self.state = state
+        self._runs: dict[str, list[_Run]] = {}
+        self._after: dict[tuple[int, ...], _Moment] = {}
+
+    def update(self, task: Task, graph: DirectGraph) -> Values:
+        """What the node writes. It runs only if it has not run under the same settings."""
+        runs = self._runs.setdefault(task.name, [])
+        for run in runs:
+            if run.holds(task, graph.pipeline):
+                return run.update
+        settings = _Watched(graph.pipeline)
+        state = cast(State, {**self.state, **task.sent} if task.sent else self.state)
+        made = _made(graph.nodes[task.name], state, cast(PipelineSettings, settings), graph.backend)
+        # An equal update is the same one, so that what follows it is shared too.
+        update = next((r.update for r in runs if r.task == task and r.update == made), made)
+        runs.append(_Run(task, settings.read, update))
+        return update
+
+    def after(self, updates: Sequence[Values]) -> _Moment:
+        """The state after these updates; equal updates lead to the same one."""
+        key = tuple(map(id, updates))
+        if key not in self._after:
+            self._after[key] = _Moment(_applied(self.state, updates))
+        return self._after[key]
+
+
+class _Watched:
+    """Settings that note which of their fields are read."""
+
+    def __init__(self, pipeline: PipelineSettings) -> None:
+        self._pipeline = pipeline
+        self.read: Values = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.read[name] = getattr(self._pipeline, name)
+        return value
+
+
+def _made(node: Node, state: State, pipeline: PipelineSettings, backend: Backend) -> Values:
+    if isinstance(node, Rule):
+        return dict(node(state, pipeline))
+    agent = node.under(pipeline)
+    question = agent.question(state, pipeline)
+    return agent.take(state, question, backend.ask(question), elapsed_ms=0.0)
+
+
+def _applied(state: Values, updates: Iterable[Values]) -> Values:
+    """The state with the updates, by the reducers of `State`."""
+    after = dict(state)
+    for update in updates:
+        for key, value in update.items():
+            after[key] = merge(after[key], value) if key in _MERGED else value
+    return after
+
+
+def _in_order(tasks: Iterable[Task]) -> list[Task]:
+    """Each task once, in the order in which LangGraph applies the updates: nodes by their names."""
+    once: list[Task] = []
+    for task in tasks:
+        if task not in once:
+            once.append(task)
+    return sorted(once, key=lambda task: task.name) if len(once) > 1 else once
