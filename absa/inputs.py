@@ -14,9 +14,9 @@ def graph_input(
     domain: str | None = None,
     given_aspects: Sequence[str] | None = None,
     demos: Sequence[Mapping[str, Any]] = (),
-    memory: Mapping[str, Any] | None = None,
+    besides: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The input of a graph; `memory` holds what only graphs with memory take."""
+    """The input of a graph; `besides` holds what only some graphs take, where it is known."""
     return {
         "text": text,
         "uid": uid,
@@ -24,5 +24,5 @@ def graph_input(
         "domain": domain,
         "demos": list(demos),
         "given_aspects": list(given_aspects) if given_aspects is not None else None,
-        **(memory or {}),
+        **{key: value for key, value in (besides or {}).items() if value is not None},
     }

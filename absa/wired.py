@@ -13,7 +13,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from absa.backends import make_backend
+from absa.backends import make_backend, with_second_reader
 from absa.config import load_settings
 from absa.graph import DirectGraph, Graph, Wiring
 from absa.graph import wiring as shipped_wiring
@@ -38,6 +38,7 @@ def wiring(settings: Settings | None = None) -> Wiring:
     return replace(
         shipped_wiring(chosen.pipeline),
         default_backend=lambda: make_backend(chosen.backend),
+        with_reader=lambda backend: with_second_reader(backend, chosen.backend),
         open_store=open_store,
         own_files=read_own_files(chosen),
     )

@@ -26,6 +26,7 @@ from absa.schemas.state import (
     InputState,
     MemoryInputState,
     OutputState,
+    ReaderInputState,
     State,
     blank_state,
 )
@@ -64,7 +65,7 @@ def compile_table(
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(
         schema,
         context_schema=context_for(pipeline) if switchable else None,
-        input_schema=MemoryInputState if has_memory else InputState,
+        input_schema=_input_of(table),
         output_schema=OutputState,
     )
     for node in table.nodes.values():
@@ -86,6 +87,12 @@ def compile_table(
         store = InMemoryStore()
     compiled = graph.compile(name=name, store=store, checkpointer=checkpointer)
     return compiled.with_config(recursion_limit=RECURSION_LIMIT)
+
+
+def _input_of(table: Table) -> type[Any]:
+    if "recall" in table.nodes:
+        return MemoryInputState
+    return ReaderInputState if "compare" in table.nodes else InputState
 
 
 def _with(own_files: OwnFiles | None, step: Runnable[Any, Any]) -> Runnable[Any, Any]:

@@ -114,3 +114,13 @@ def after_votes(state: State, p: PipelineSettings) -> list[str]:
 def all_calls(state: State, p: PipelineSettings) -> list[Send]:
     """To `extract`, once for every call of a vote, side by side."""
     return [Send("extract", {**state, "call_number": n}) for n in range(p.vote_calls)]
+
+
+def after_compare(state: State, p: PipelineSettings) -> list[str | Send]:
+    """Past the second question if the readers agree; else once for every call more."""
+    opinion = state["second_opinion"]
+    assert opinion is not None, "`compare` writes it"
+    if opinion.outcome != "contested":
+        return [opinion.outcome]
+    turns = range(1, 1 + p.selective.extra_calls)
+    return [Send("extract_again", {**state, "call_number": n}) for n in turns]

@@ -17,6 +17,7 @@ from absa.graph.compile import Graph, compile_table
 from absa.graph.conflict_review import conflict_review
 from absa.graph.debate import debate
 from absa.graph.direct import DirectGraph
+from absa.graph.selective import selective
 from absa.graph.steps import nearest
 from absa.graph.table import Choice, Node, Route, Rule, Table
 from absa.graph.vote import vote
@@ -26,17 +27,23 @@ from absa.nodes.assets import OwnFiles
 from absa.schemas.answers import as_answer
 from absa.schemas.backend import Backend
 from absa.schemas.errors import WiringError
-from absa.schemas.settings import PipelineSettings
+from absa.schemas.settings import SECOND_READER, PipelineSettings
 from absa.schemas.state import STATE_KEYS, MemoryInputState, State
 
 TABLES: Mapping[str, Callable[[PipelineSettings], Table]] = {
     "debate": debate,
     "conflict_review": conflict_review,
+    "selective": selective,
     "single": vote,
     "vote": vote,
 }
 # What every agent is shown or every text has, whichever nodes the graph holds.
-_ALWAYS_WRITTEN = frozenset(MemoryInputState.__annotations__) | {"calls", "counts", "adoption"}
+_ALWAYS_WRITTEN = frozenset(MemoryInputState.__annotations__) | {
+    "reader_trust",
+    "calls",
+    "counts",
+    "adoption",
+}
 
 OwnNode = Agent[Any] | Callable[..., Any]
 
@@ -55,6 +62,8 @@ class Wiring:
     open_store: Callable[[], AbstractContextManager[BaseStore | None]] = nullcontext
     # Some nodes or edges are not the shipped ones.
     is_changed: bool = False
+    # Lets the embedded analyser answer for `second_reader`, whoever answers for the others.
+    with_reader: Callable[[Backend], Backend] = lambda backend: backend
     own_nodes: frozenset[str] = frozenset()
     own_files: OwnFiles | None = None
     own_keys: Mapping[str, Any] = field(default_factory=dict)
@@ -175,6 +184,8 @@ class Wiring:
         opened = ExitStack()
         if store is None and not interactive and "recall" in table.nodes:
             store = opened.enter_context(self.open_store())
+        if SECOND_READER in table.nodes:
+            backend = self.with_reader(backend)
         graph = compile_table(
             table,
             self.pipeline,
@@ -342,7 +353,7 @@ def _check_playable(backend: Backend, table: Table, pipeline: PipelineSettings) 
         return
     nodes = table.nodes.values()
     agents = [node.under(pipeline) for node in nodes if isinstance(node, Agent | Variants)]
-    if missing := [a.name for a in agents if not can_play(a.name, as_answer(cast(Any, a.answer)))]:
+    if missing := [a.name for a in agents if not can_play(a.role, as_answer(cast(Any, a.answer)))]:
         raise WiringError(
             f"the offline analyser cannot answer for {', '.join(map(repr, missing))}: it knows the "
             "shipped agents only; use backend.kind openai, or take the agent out"

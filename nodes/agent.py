@@ -54,6 +54,13 @@ class Agent(Generic[A]):
     turn: Callable[[State], int] = _first_turn
     temperature: Callable[[PipelineSettings], float | None] = lambda pipeline: None
     repeats: bool = False
+    # The name in prompts, traces and settings, where that is not the node's.
+    asks_as: str | None = None
+
+    @property
+    def role(self) -> str:
+        """The name under which it asks."""
+        return self.asks_as or self.name
 
     def under(self, pipeline: PipelineSettings) -> Agent[A]:
         """The agent under these settings: this one."""
@@ -69,11 +76,11 @@ class Agent(Generic[A]):
             "given_aspects": state.get("given_aspects"),
             **self._view(state, pipeline),
         }
-        source = self.prompt or self.name
+        source = self.prompt or self.role
         system, examples, user = assets.prompt(source), assets.examples(source), render(inputs)
-        turn = self.turn(state) if self.writes else _calls_of(self.name, state)
+        turn = self.turn(state) if self.writes else _calls_of(self.role, state)
         return Ask(
-            node=self.name,
+            node=self.role,
             turn=turn,
             uid=state["uid"],
             system=system,
@@ -99,14 +106,14 @@ class Agent(Generic[A]):
             answer, notes = read_answer(question.answer, output)
         except AnswerError as error:
             raise BackendError(
-                f"{self.name}: {error}",
-                node=self.name,
+                f"{self.role}: {error}",
+                node=self.role,
                 turn=question.turn,
                 raw=json.dumps(output, ensure_ascii=False, default=str),
                 attempts=reply.attempts,
             ) from error
         record = CallRecord(
-            node=self.name,
+            node=self.role,
             turn=question.turn,
             seed=reply.seed,
             backend=reply.backend,
@@ -120,7 +127,7 @@ class Agent(Generic[A]):
             cached=reply.cached,
             attempts=reply.attempts,
         )
-        key = f"{self.name}#{question.turn}"
+        key = f"{self.role}#{question.turn}"
         own: BaseModel = answer
         if type(answer) is not self.answer:
             # The user's own class, which a checkpoint can find again.

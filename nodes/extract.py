@@ -1,4 +1,6 @@
-"""`extract`: everything in one call, for the baselines that a debate is held against."""
+"""`extract`: everything in one call; `extract_again` asks the same question once more."""
+
+from dataclasses import replace
 
 from absa.nodes.agent import Agent
 from absa.schemas.answers import ExtractAnswer
@@ -11,4 +13,12 @@ extract = Agent(
     turn=lambda state: state.get("call_number", 0),
     temperature=lambda p: p.vote.temperature if p.protocol == "vote" else None,
     repeats=True,
+)
+
+# A node of its own in the graph; in traces and settings it is `extract`.
+extract_again = replace(
+    extract,
+    name="extract_again",
+    asks_as="extract",
+    temperature=lambda p: p.selective.temperature,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,7 +48,7 @@ from absa.schemas.records import (
     Sentiment,
     StageResult,
 )
-from absa.schemas.settings import PipelineSettings
+from absa.schemas.settings import SECOND_READER, PipelineSettings
 from absa.schemas.state import FinishUpdate, State
 from absa.schemas.verdicts import VERDICTS
 
@@ -64,13 +65,14 @@ def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
         "domain": None,
         "demos": [],
         "given_aspects": None,
+        "reader_trust": None,
     }
 
 
 def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
     """Build the output of any protocol, as the agents and rules left it."""
-    is_conflict_review = pipeline.protocol == "conflict_review"
-    decision = decided_by_arbiter(state) if is_conflict_review else decided_by_adoption(state)
+    decided_by = {"conflict_review": decided_by_arbiter, "selective": decided_by_fusion}
+    decision = decided_by.get(pipeline.protocol, decided_by_adoption)(state)
     stage1, stage2, final = decision.stage1, decision.stage2, decision.final
     lang, text = language(state["lang"]), state["text"]
     moderation = state["moderation"]
@@ -159,6 +161,14 @@ def decided_by_adoption(state: State) -> Decision:
             "stage2_risks": len(after.structural_risks) if after else None,
         },
     )
+
+
+def decided_by_fusion(state: State) -> Decision:
+    """The calls and the second reader taken together, or the first call where they agree."""
+    decision = decided_by_adoption(state)
+    opinion = state["second_opinion"]
+    final = state["fused_result"] or decision.stage1
+    return replace(decision, final=final, meta={**decision.meta, "selective": opinion})
 
 
 def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
@@ -287,7 +297,8 @@ def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:
 
 
 def usage(calls: Sequence[CallRecord]) -> Usage:
-    """What the calls cost together."""
+    """What the calls cost together. The second reader makes none."""
+    calls = [c for c in calls if c.node != SECOND_READER]
     spent = [c.usage or {} for c in calls]
     return Usage(
         calls=len(calls),

@@ -6,7 +6,7 @@ majority; of several, how many wrote a name says how likely it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import PolarityCounter, read
@@ -106,36 +106,53 @@ def thing_named(item: ExtractedTuple, lang: Language) -> str | None:
     return item.aspect_term
 
 
+Pair = tuple[str, str]
 Form = tuple[AspectRecord, Sentiment]
 
 
-def majority(
-    results: Sequence[StageResult], threshold: float, text: str, lang: Language
-) -> StageResult:
-    """The tuples that at least a share of the results has, each in its best supported form.
-
-    Best supported: a place in the text, evidence in the text, then confidence.
-    """
+def best_supported(forms: Iterable[Form], text: str) -> Form:
+    """The form with a place in the text, then with evidence in the text, then the surest."""
 
     def support(form: Form) -> tuple[bool, bool, float]:
         aspect, sentiment = form
         return aspect.span is not None, grounded(text, sentiment.evidence), sentiment.confidence
 
+    return max(forms, key=support)
+
+
+def forms_of(result: StageResult, text: str, lang: Language) -> dict[Pair, Form]:
+    """The tuples of a result by (aspect key, polarity), each in its best supported form."""
+    every: dict[Pair, list[Form]] = {}
+    for aspect in result.aspects:
+        for sentiment in aspect.sentiments:
+            pair = (lang.key(aspect.term), sentiment.polarity)
+            every.setdefault(pair, []).append((aspect, sentiment))
+    return {pair: best_supported(forms, text) for pair, forms in every.items()}
+
+
+def result_of(forms: Mapping[Pair, Form]) -> StageResult:
+    """A result with these tuples."""
+    aspects: dict[str, AspectRecord] = {}
+    for (key, _), (aspect, sentiment) in forms.items():
+        held = aspects.get(key, aspect.model_copy(update={"sentiments": ()}))
+        aspects[key] = held.model_copy(update={"sentiments": (*held.sentiments, sentiment)})
+    return StageResult(aspects=tuple(aspects.values()))
+
+
+def majority(
+    results: Sequence[StageResult], threshold: float, text: str, lang: Language
+) -> StageResult:
+    """The tuples that at least a share of the results has, each in its best supported form."""
     if len(results) == 1:
         return results[0]
-    found: dict[tuple[str, str], list[Form]] = {}
+    found: dict[Pair, list[Form]] = {}
     for result in results:
-        own: dict[tuple[str, str], list[Form]] = {}
-        for aspect in result.aspects:
-            for sentiment in aspect.sentiments:
-                name = (lang.key(aspect.term), sentiment.polarity)
-                own.setdefault(name, []).append((aspect, sentiment))
-        for name, forms in own.items():
-            found.setdefault(name, []).append(max(forms, key=support))
-    aspects: dict[str, AspectRecord] = {}
-    for (key, _), forms in found.items():
-        if reaches(len(forms), threshold * len(results)):
-            aspect, sentiment = max(forms, key=support)
-            held = aspects.get(key, aspect.model_copy(update={"sentiments": ()}))
-            aspects[key] = held.model_copy(update={"sentiments": (*held.sentiments, sentiment)})
-    return StageResult(aspects=tuple(aspects.values()))
+        for pair, form in forms_of(result, text, lang).items():
+            found.setdefault(pair, []).append(form)
+    return result_of(
+        {
+            pair: best_supported(forms, text)
+            for pair, forms in found.items()
+            if reaches(len(forms), threshold * len(results))
+        }
+    )

@@ -420,6 +420,23 @@ class ExtractAnswer(Answer):
     tuples: list[ExtractedTuple] = Field(default_factory=list)
 
 
+class ReaderTuple(ExtractedTuple):
+    """A tuple of the second reader: how likely it is right, and whether it would report it."""
+
+    probability: Confidence = None
+    reported: Flag = None
+
+
+class SecondReaderAnswer(Answer):
+    """What the embedded analyser reads in a text, tuples below its reporting bar included."""
+
+    tuples: list[ReaderTuple] = Field(default_factory=list)
+    reads_language: SkipJsonSchema[Flag] = None
+    """Whether it has a model of the text's language; a missing value counts as yes."""
+    knows_domain: SkipJsonSchema[Flag] = None
+    """Whether its model was trained on texts of this domain; a missing value counts as no."""
+
+
 class ASTETripletItem(Item):
     """An aspect, its polarity and the words that show it, as one perspective sees them."""
 

@@ -22,6 +22,7 @@ from absa.schemas.records import (
     MappingStats,
     ModeratorOutput,
     ReviewAction,
+    SecondOpinion,
     ValidatorAggregate,
     ValidatorRisk,
 )
@@ -223,6 +224,8 @@ class Meta(OutputModel):
     discarded_actions: tuple[DiscardedAction, ...] = ()
     arbiter_actions: tuple[ArbiterAction, ...] = ()
     flagged_tuple_ids: tuple[str, ...] = ()
+    # Where the embedded analyser was asked beside the model.
+    selective: SecondOpinion | None = None
     stage1_risks: int = 0
     stage2_risks: int | None = None
     polarity_repair_count: int = 0

@@ -60,6 +60,44 @@ class StageResult(Record):
     renamed: dict[str, str] = Field(default_factory=dict)
 
 
+class FusedTuple(Record):
+    """An explicit tuple that a call or the second reader saw, and what became of it."""
+
+    aspect_term: str
+    polarity: str
+    votes: int
+    probability: float
+    score: float
+    kept: bool
+
+
+class Agreement(Record):
+    """How the first call and the second reader compare on one text, in explicit tuples.
+
+    Sums of these over texts say how far the reader is to be trusted beside this model.
+    """
+
+    matched: int = 0
+    called: int = 0
+    reported: int = 0
+    # Sums of the reader's probabilities: of what it reports, and of all it sees.
+    probability_reported: float = 0.0
+    probability_seen: float = 0.0
+
+
+class SecondOpinion(Record):
+    """What the second reader had to do with the result."""
+
+    outcome: Literal["agreed", "contested", "reader_alone"]
+    reads_language: bool
+    knows_domain: bool
+    trust: float
+    trust_from: Literal["setting", "run", "default"]
+    calls: int
+    agreement: Agreement
+    tuples: tuple[FusedTuple, ...] = ()
+
+
 class Counts(Record):
     """Polarity words that had to be repaired or left out."""
 

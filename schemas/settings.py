@@ -24,8 +24,12 @@ from pydantic_core import PydanticCustomError
 from absa.schemas.secrets import LOOKS_LIKE_KEY, may_be_key
 from absa.schemas.state import STATE_KEYS
 
+SECOND_READER = "second_reader"
+"""The node that asks the embedded analyser, whoever answers for the others. It costs no call."""
+
 MODEL_NODES = (
     "extract",
+    SECOND_READER,
     "ate",
     "atsa",
     "validator",
@@ -51,6 +55,7 @@ RULE_NAMES: tuple[RuleName, ...] = ("Z", "B", "M", "C", "A", "D", "E")
 RULE_NODES = (
     *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt", "moderator"),
     *("merge_candidates", "count_votes", "vote"),
+    *("compare", "extract_again", "fuse"),
     *("recall", "human_review", "finalize", "remember"),
 )
 """Nodes that apply rules, besides those of the gate's verdicts (`apply_…`, `skip_…`)."""
@@ -447,10 +452,35 @@ class VoteSettings(_Section):
     temperature: Temperature = 0.7
 
 
+class SelectiveSettings(_Section):
+    """One call and the embedded analyser; more calls only where the two differ.
+
+    `absa ablate --fit` measures `threshold` and `trust` on labelled data. The defaults were chosen
+    on recorded answers (docs/second_opinion.md).
+    """
+
+    extra_calls: Votes = 2
+    """How many calls more are made about a text on which the two differ."""
+    temperature: Temperature = 0.7
+    """The temperature of these calls."""
+    threshold: Confidence = 0.4
+    """An aspect stays if (1 - trust) x share of calls + trust x probability reaches this."""
+    trust: Confidence | None = None
+    """The weight of the analyser. None: a run measures it on its first texts of each language and
+    domain; where there is no run, it is 0.6 in a domain that the analyser knows and else 0.5."""
+    sample: Examples = 30
+    """On how many texts a run measures the trust."""
+    model_weight: Weight = 0.65
+    """How much the model's estimated quality counts beside the analyser's in the measured trust."""
+    alone_below: Confidence = 0.5
+    """Below this share of the analyser's estimated quality the model is not asked a second time:
+    the analyser decides alone."""
+
+
 class PipelineSettings(_Section):
     """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
 
-    protocol: Literal["debate", "conflict_review", "single", "vote"] = "debate"
+    protocol: Literal["debate", "conflict_review", "selective", "single", "vote"] = "debate"
     enable_validator: Flag = True
     enable_stage2: Flag = True
     enable_debate: Flag = True
@@ -471,6 +501,7 @@ class PipelineSettings(_Section):
     debate_override: OverrideSettings = OverrideSettings()
     moderator: ModeratorSettings = ModeratorSettings()
     vote: VoteSettings = VoteSettings()
+    selective: SelectiveSettings = SelectiveSettings()
     memory: MemorySettings = MemorySettings()
     conflict_review: ConflictReviewSettings = ConflictReviewSettings()
     human_review: Literal["off", "on_conflict", "always"] = "off"
@@ -494,7 +525,7 @@ class PipelineSettings(_Section):
     @property
     def vote_calls(self) -> int:
         """How many times the joint question is asked: once, or as often as a vote needs."""
-        if self.protocol == "single":
+        if self.protocol in ("single", "selective"):
             return 1
         return self.vote.n if self.vote.n is not None else self.debate_calls
 
@@ -544,8 +575,8 @@ class BackendSettings(_Section):
     @property
     def models(self) -> frozenset[str]:
         """The models that may be asked."""
-        named = (self.model, *(role.model for role in self.roles.values()))
-        return frozenset(model for model in named if model)
+        roles = (role.model for node, role in self.roles.items() if node != SECOND_READER)
+        return frozenset(model for model in (self.model, *roles) if model)
 
     def role(self, node: str) -> RoleSettings:
         """What a node asks with: its own values where given, else the backend's."""
@@ -584,6 +615,16 @@ class Settings(_Section):
     aux_hf: AuxHfSettings = AuxHfSettings()
     wiring: WiringName | None = None
     """A function of your own, `module:function`, from these settings to a `Wiring`."""
+
+    @model_validator(mode="after")
+    def _check_second_reader(self) -> Self:
+        if self.pipeline.protocol == "selective" and self.backend.kind == "offline":
+            why = (
+                "protocol selective compares a language model with the offline analyser: set "
+                "backend.kind to openai or replay"
+            )
+            raise _conflict("pipeline.protocol", why)
+        return self
 
     @model_validator(mode="after")
     def _check_roles(self) -> Self:

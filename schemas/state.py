@@ -26,6 +26,7 @@ from absa.schemas.answers import (
     DebateSummary,
     ExtractAnswer,
     ReviewActionsAnswer,
+    SecondReaderAnswer,
     TripletsAnswer,
     ValidatorAnswer,
 )
@@ -45,6 +46,7 @@ from absa.schemas.records import (
     ModeratorOutput,
     ReviewAction,
     ReviewContext,
+    SecondOpinion,
     StageResult,
     Turn,
     ValidatorRisk,
@@ -83,6 +85,13 @@ class MemoryInputState(InputState):
     memory_recall: NotRequired[Recall | None]
 
 
+class ReaderInputState(InputState):
+    """What a user gives to a graph with a second reader."""
+
+    # The weight of the embedded analyser that a run has measured; None: not measured.
+    reader_trust: NotRequired[float | None]
+
+
 class OutputState(TypedDict):
     """What a user gets."""
 
@@ -97,6 +106,7 @@ class FinishUpdate(OutputState):
     domain: None
     demos: list[dict[str, Any]]
     given_aspects: None
+    reader_trust: None
 
 
 class State(TypedDict, total=False):
@@ -120,6 +130,11 @@ class State(TypedDict, total=False):
     # Baselines: the joint answers by number, and the number of the call that is made
     extract_answers: Annotated[dict[str, ExtractAnswer], merge]
     call_number: int
+    # The embedded analyser beside the model
+    second_reader_answer: SecondReaderAnswer
+    reader_trust: float | None
+    second_opinion: SecondOpinion | None
+    fused_result: StageResult | None
     # Memory: what it holds for this case, and the calls that were shown it
     memory_recall: Recall | None
     memory_injections: list[str]
@@ -159,13 +174,15 @@ class State(TypedDict, total=False):
 
 
 STATE_KEYS = frozenset(get_type_hints(State))
-_INPUT_KEYS = frozenset(get_type_hints(MemoryInputState))
+_INPUT_KEYS = frozenset(get_type_hints(MemoryInputState)) | {"reader_trust"}
 
 # Keys that only graphs with one of these nodes carry.
 _ONLY_WITH: Mapping[str, frozenset[str]] = {
     "human_review": frozenset({"human_answer"}),
     "recall": frozenset({"split", "memory_recall", "memory_injections"}),
     "extract": frozenset({"extract_answers", "call_number"}),
+    "second_reader": frozenset({"second_reader_answer"}),
+    "compare": frozenset({"reader_trust", "second_opinion", "fused_result"}),
     "merge_candidates": frozenset(
         {"triplet_answers", "candidates", "conflict_flags", "validator_risks"}
         | {"review_answers", "review_actions", "discarded_actions", "arbiter_actions"}
@@ -237,6 +254,20 @@ class Stage1Update(TypedDict):
 
     stage1_result: StageResult
     stage1_validation: ValidatorAnswer
+    counts: dict[str, Counts]
+
+
+class CompareUpdate(Stage1Update):
+    """The first call's result beside what the second reader saw."""
+
+    second_opinion: SecondOpinion
+
+
+class FuseUpdate(TypedDict):
+    """The calls and the second reader taken together."""
+
+    fused_result: StageResult
+    second_opinion: SecondOpinion
     counts: dict[str, Counts]
 
 

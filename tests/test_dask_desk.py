@@ -104,7 +104,7 @@ async def scene(tmp_path: Path, width: int = 3, **settings: Any) -> AsyncIterato
             meter=Meter(budget, Spent()),
             demos=Demos(DemoSettings()),
             control=control,
-            known_to_memory=lambda sample: {},
+            known_besides=lambda sample: {},
             save=save,
             has_record=lambda uid: journal.has(0, uid),
         )

@@ -12,7 +12,7 @@ from absa.metrics.cost import CostTally
 from absa.metrics.evaluation import records
 from absa.schemas.output import FinalOutput
 from absa.schemas.records import CallRecord
-from absa.schemas.settings import Settings
+from absa.schemas.settings import SECOND_READER, Settings
 
 Key = tuple[Any, ...]
 Paid = tuple[dict[str, int] | None, float]
@@ -21,8 +21,11 @@ Paid = tuple[dict[str, int] | None, float]
 def key_of(call: CallRecord, settings: Settings) -> Key:
     """What makes two calls the same call."""
     role = settings.backend.role(call.node)
-    is_vote = call.node == "extract" and settings.pipeline.protocol == "vote"
-    temperature = settings.pipeline.vote.temperature if is_vote else role.temperature
+    temperature = role.temperature
+    if call.node == "extract" and settings.pipeline.protocol == "vote":
+        temperature = settings.pipeline.vote.temperature
+    elif call.node == "extract" and settings.pipeline.protocol == "selective" and call.turn:
+        temperature = settings.pipeline.selective.temperature
     # Where a model takes no seed, repeated calls are still calls of their own.
     which: Any = ("turn", call.turn) if call.seed is None else call.seed
     asked = (role.model, role.base_url, temperature, call.model, call.node)
@@ -85,7 +88,7 @@ class _Answers:
         self.unanimous = 0
 
     def add(self, output: FinalOutput, settings: Settings) -> None:
-        calls = output.process_trace
+        calls = [call for call in output.process_trace if call.node != SECOND_READER]
         self.samples += 1
         self.distinct += len({key_of(call, settings) for call in calls})
         votes = [c for c in calls if c.node == "extract"]

@@ -45,6 +45,12 @@ class LazyBackend:
         """Answer without blocking the event loop."""
         return await self._backend().aask(question)
 
+    def recorded(self, question: Ask) -> Reply | None:
+        """The answer on record, None for a backend that is asked."""
+        find = getattr(self._backend(), "recorded", None)
+        found: Reply | None = find(question) if find else None
+        return found
+
 
 def open_backend(settings: BackendSettings) -> Backend:
     """Open the backend of these settings; what it needs is imported only then."""
@@ -63,3 +69,10 @@ def open_backend(settings: BackendSettings) -> Backend:
             from absa.backends.servers import FILE
 
             return OpenAIBackend(settings, memory=default_path().with_name(FILE))
+
+
+def with_second_reader(backend: Backend, settings: BackendSettings) -> Backend:
+    """The backend with the embedded analyser beside it, which answers for `second_reader`."""
+    from absa.backends.second_reader import WithSecondReader
+
+    return WithSecondReader(backend, settings)

@@ -10,6 +10,7 @@ from typing import Any
 from absa.prices import cost_of, is_paid
 from absa.schemas.backend import known_usage
 from absa.schemas.records import CallRecord
+from absa.schemas.settings import SECOND_READER
 from absa.scorecard import rate
 
 # Calls that do not wait for each other; every other call waits for the one before.
@@ -39,6 +40,7 @@ class CostTally:
     def add(self, calls: Sequence[CallRecord]) -> None:
         """Count the calls of one sample."""
         self.samples += 1
+        calls = [call for call in calls if call.node != SECOND_READER]
         for call in calls:
             spent = _spent(call)
             self.total.update(spent)

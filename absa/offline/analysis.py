@@ -89,6 +89,7 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         overall=overall,
         mood=mood,
         used_negators=view.used_negators,
+        knows_domain=view.domain in models.decision.domains,
     )
 
 

@@ -39,6 +39,7 @@ _ROLES: dict[str, Role] = {
     "atsa": _alone(stage1.atsa),
     "validator": _alone(stage1.validator),
     "extract": _alone(stage1.extract),
+    "second_reader": _seeing(RoleInputs, stage1.second_reader),
     "epm": _speaker("epm"),
     "tan": _speaker("tan"),
     "cj": _speaker("cj"),

@@ -32,6 +32,7 @@ from absa.runs.journal import Finished, Journal
 from absa.runs.lock import locked
 from absa.runs.plan import Control, Progress, RunPlan, RunReport
 from absa.runs.pool import Batch, LocalEngine, RunEngine
+from absa.runs.reader_trust import ReaderTrust, measures_trust
 from absa.runs.refusals import no_journal, not_stored, other_run
 from absa.runs.status import EVERY_S, StatusFile
 from absa.schemas.backend import Backend
@@ -97,6 +98,11 @@ def refuse_what_needs_one_process(plan: RunPlan) -> None:
         raise InputError(
             "--engine dask has no episodic memory: a case must be remembered before the next one "
             "is recalled; set pipeline.memory.condition=off or use --engine local"
+        )
+    if measures_trust(plan.settings.pipeline):
+        raise InputError(
+            "--engine dask does not measure how far the analyser is trusted: set "
+            "pipeline.selective.trust, or use --engine local"
         )
     if plan.settings.backend.kind == "replay":
         raise InputError("--engine dask calls models; recorded answers need --engine local")
@@ -274,8 +280,25 @@ class _Run:
             await asyncio.sleep(EVERY_S)
 
     async def _one_seed(self, seed: int, engine: RunEngine) -> None:
+        trust = ReaderTrust(
+            self._plan.settings.pipeline, (s for _, s in self._samples()), self._journal, seed
+        )
+        if measures_trust(self._plan.settings.pipeline):
+            await self._some(seed, engine, trust, trust.is_measured_on)
+            if self._control.draining:
+                return
+            self._journal.flush()
+            trust.measure()
+        await self._some(seed, engine, trust, lambda sample: True)
+
+    async def _some(
+        self, seed: int, engine: RunEngine, trust: ReaderTrust, wanted: Callable[[Sample], bool]
+    ) -> None:
+        """Every wanted sample of this seed that has no record."""
         finished = self._journal.finished(seed)
-        todo = ((n, self._given(s)) for n, s in self._samples() if s.uid not in finished)
+        todo = (
+            (n, self._given(s)) for n, s in self._samples() if s.uid not in finished and wanted(s)
+        )
         first = next(todo, None)
         if first is None:
             return
@@ -314,7 +337,10 @@ class _Run:
             meter=meter,
             demos=Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples())),
             control=self._control,
-            known_to_memory=lambda sample: self._known_to_memory(sample, seed),
+            known_besides=lambda sample: {
+                **self._known_to_memory(sample, seed),
+                "reader_trust": trust.of(sample),
+            },
             save=save,
             has_record=lambda uid: self._journal.has(seed, uid),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -219,6 +219,13 @@ class Journal:
             except (zlib.error, TypeError, ValueError) as error:
                 raise self._db.damaged(f"{part} of a sample cannot be read ({error})") from error
             yield from lines
+
+    def outputs(self, seed: int, uids: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """The finished outputs of some samples, each with its uid."""
+        sql = "SELECT output FROM samples WHERE status = 'done' AND seed = ? AND uid = ?"
+        for uid in uids:
+            if (row := self._db.one(sql, seed, uid)) is not None:
+                yield uid, unpack(row[0])[0]
 
     def errors(self) -> Iterator[str]:
         """The errors: lines that could not be read, then samples that could not be analysed."""

@@ -39,8 +39,8 @@ class Batch:
     meter: Meter | None
     demos: Demos
     control: Control
-    # What a graph with memory is given besides.
-    known_to_memory: Callable[[Sample], Mapping[str, Any]]
+    # What a graph with memory or a second reader is given besides.
+    known_besides: Callable[[Sample], Mapping[str, Any]]
     # Counts the record at once; it is on the disk when the coroutine has ended.
     save: Callable[[Finished], Coroutine[Any, Any, None]]
     has_record: Callable[[str], bool]
@@ -129,7 +129,7 @@ async def _work_on(batch: Batch, graph: Graph | DirectGraph) -> None:
                     if control.draining:
                         break
                     shown = batch.demos.for_text(sample.text)
-                    known = batch.known_to_memory(sample)
+                    known = batch.known_besides(sample)
                     record = await analyse(
                         graph, sample, position, batch.seed, shown, aux_hf, known
                     )

@@ -39,7 +39,7 @@ async def analyse(
     seed: int,
     demos: list[dict[str, Any]],
     aux_hf: AuxHfSettings,
-    known_to_memory: Mapping[str, Any],
+    known_besides: Mapping[str, Any],
 ) -> Finished:
     """One sample through the graph: a record, or an error with what is known about it."""
     given = graph_input(
@@ -49,7 +49,7 @@ async def analyse(
         domain=sample.domain,
         given_aspects=sample.given_aspects,
         demos=demos,
-        memory=known_to_memory,
+        besides=known_besides,
     )
     try:
         output = await output_of(graph, given)

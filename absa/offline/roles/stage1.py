@@ -1,11 +1,13 @@
-"""The independent roles: ate, atsa, validator, and the joint call `extract`."""
+"""The independent roles: ate, atsa, validator, the joint call `extract`, and `second_reader`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from absa.offline.models.loading import LANGUAGES
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.roles import lookup
+from absa.offline.roles.inputs import RoleInputs
 from absa.offline.roles.lookup import key
 from absa.offline.text.annotations import (
     CONTRAST,
@@ -106,6 +108,34 @@ def extract(analysis: Analysis) -> dict[str, Any]:
             }
             for item in atsa(analysis)["aspect_sentiments"]
         ]
+    }
+
+
+def second_reader(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
+    """What the analyser reports and what it only suspects, each with its calibrated probability.
+
+    Of a text in another language than its own it reports nothing.
+    """
+    if inputs.lang and inputs.lang not in LANGUAGES:
+        return {"tuples": [], "reads_language": False, "knows_domain": False}
+    reported = [(finding, True) for finding in lookup.distinct(analysis)]
+    suspected = [(finding, False) for finding in analysis.reserve]
+    return {
+        "tuples": [
+            {
+                "aspect_term": finding.aspect.term,
+                "span": span(finding),
+                "polarity": reading.polarity,
+                "evidence": lookup.grounds(analysis, finding, lookup.evidence(analysis, reading)),
+                "confidence": reading.confidence,
+                "probability": reading.confidence,
+                "reported": is_reported,
+            }
+            for finding, is_reported in (*reported, *suspected)
+            for reading in (finding.clause_reading,)
+        ],
+        "reads_language": True,
+        "knows_domain": analysis.knows_domain,
     }
 
 

@@ -138,3 +138,5 @@ class Analysis:
     #: P(positive), P(negative), P(neutral) of the text as a whole.
     mood: Probabilities | None = None
     used_negators: frozenset[int] = field(default_factory=frozenset)
+    #: Whether the models were trained on texts of this domain.
+    knows_domain: bool = False

@@ -38,6 +38,11 @@ class _RecordedAnswers:
         self._calls = {call_key(c.record): c.record for c in calls}
         self.asked = set()
 
+    def recorded(self, question: Ask) -> Reply | None:
+        """The second reader's answer, which a run made beside the backend's."""
+        key = (question.node, question.turn)
+        return self.ask(question) if key in self._calls else None
+
     @property
     def unasked(self) -> list[str]:
         return [call_name(key) for key in self._calls if key not in self.asked]
@@ -77,7 +82,7 @@ class Replayer:
     def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
         """Decide again, and say what differs from the record."""
         self._answers.load(e.calls)
-        recalled = e.output.meta.memory
+        recalled, opinion = e.output.meta.memory, e.output.meta.selective
         given = graph_input(
             e.output.text,
             uid=e.output.uid,
@@ -85,8 +90,12 @@ class Replayer:
             domain=e.card.get("domain") if e.card else None,
             given_aspects=e.output.meta.given_aspects,
             demos=self._demos[seed].for_text(e.output.text) if seed in self._demos else [],
-            # A run that is checked is not remembered.
-            memory={"split": UNNAMED_SPLIT, "memory_recall": recalled.recall} if recalled else None,
+            besides={
+                # A run that is checked is not remembered.
+                "split": UNNAMED_SPLIT if recalled else None,
+                "memory_recall": recalled.recall if recalled else None,
+                "reader_trust": opinion.trust if opinion and opinion.trust_from == "run" else None,
+            },
         )
         try:
             again: FinalOutput = self._graph.invoke(given)["output"]

@@ -1,0 +1,54 @@
+"""The embedded analyser beside another backend: it answers for `second_reader` only."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from absa.backends.offline import OfflineBackend
+from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.settings import SECOND_READER, BackendSettings
+
+
+class WithSecondReader:
+    """Another backend, and the analyser for one node: as recorded, else computed.
+
+    It stands outside caches and meters: the analyser costs nothing and is no call.
+    """
+
+    def __init__(self, backend: Backend, settings: BackendSettings) -> None:
+        """Put the analyser beside `backend`.
+
+        `backend.roles.second_reader.model` may name a model folder that `absa train` made.
+        """
+        self._backend = backend
+        role = settings.roles.get(SECOND_READER)
+        self._model = role.model if role else None
+        self._trusted = settings.trust_model
+
+    def can_play(self, node: str, answer: type) -> bool:
+        """Whether one of the two has an answer for this agent."""
+        can_play = getattr(self._backend, "can_play", None)
+        return node == SECOND_READER or can_play is None or can_play(node, answer)
+
+    def ask(self, question: Ask) -> Reply:
+        """Answer now."""
+        if question.node != SECOND_READER:
+            return self._backend.ask(question)
+        return self._recorded(question) or _analyser(self._model, self._trusted).ask(question)
+
+    async def aask(self, question: Ask) -> Reply:
+        """Answer without blocking the event loop."""
+        if question.node != SECOND_READER:
+            return await self._backend.aask(question)
+        recorded = self._recorded(question)
+        return recorded or await _analyser(self._model, self._trusted).aask(question)
+
+    def _recorded(self, question: Ask) -> Reply | None:
+        find = getattr(self._backend, "recorded", None)
+        found: Reply | None = find(question) if find else None
+        return found
+
+
+@cache
+def _analyser(model: str | None, trusted: bool) -> OfflineBackend:
+    return OfflineBackend(model, trust_model=trusted)
