@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from absa.nodes.language import language
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import Sample
 
@@ -59,6 +60,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
             "ev_components": meta.ev_components,
         },
         "conflict_review": conflict_review(output),
+        "selective": selective(output, sample),
         "human_review": human_review(output),
         "moderator": {
             "ran": output.moderator is not None,
@@ -111,7 +113,9 @@ def stage_delta(output: FinalOutput) -> dict[str, Any]:
     label_moved = output.final_result.label != output.stage1_ate.label
     settled = any(a.applied for a in output.meta.arbiter_actions)
     changed = output.analysis_flags.correction_occurred or label_moved or settled
-    corrected = settled or any(c.applied for c in output.meta.correction_applied_log)
+    opinion = output.meta.selective
+    fused = opinion is not None and opinion.outcome != "agreed"
+    corrected = settled or fused or any(c.applied for c in output.meta.correction_applied_log)
     kind = "none" if not changed else "guided" if corrected else "unguided"
     return {"changed": changed, "change_type": kind}
 
@@ -133,6 +137,36 @@ def conflict_review(output: FinalOutput) -> dict[str, Any] | None:
             a.model_dump(include={"case", "action_type", "applied", "flag", "votes"})
             for a in meta.arbiter_actions
         ],
+    }
+
+
+def selective(output: FinalOutput, sample: Sample) -> dict[str, Any] | None:
+    """What the second reader had to do with the result; None where there was none.
+
+    `right` says which witness the gold confirms, over the explicit tuples of contested texts: those
+    of at least half of the calls that the reader does not report, those that only the reader
+    reports, and those of both.
+    """
+    opinion = output.meta.selective
+    if opinion is None:
+        return None
+    scored = sample.aspects is not None and not sample.incomplete_gold
+    key = language(output.lang).key
+    gold = {(key(a.term), a.polarity) for a in sample.aspects or () if a.term}
+    by_witness: dict[str, list[bool]] = {"both": [], "calls": [], "reader": []}
+    for t in opinion.tuples if scored and opinion.outcome == "contested" else ():
+        called = 2 * t.votes >= opinion.calls
+        if called or t.reported:
+            witness = "both" if called and t.reported else "calls" if called else "reader"
+            by_witness[witness].append((key(t.aspect_term), t.polarity) in gold)
+    return {
+        "outcome": opinion.outcome,
+        "reads_language": opinion.reads_language,
+        "trust": opinion.trust,
+        "trust_from": opinion.trust_from,
+        "tuples": len(opinion.tuples),
+        "kept": sum(t.kept for t in opinion.tuples),
+        "right": {name: rate(sum(found), len(found)) for name, found in by_witness.items()},
     }
 
 

@@ -15,7 +15,13 @@ from absa.schemas.verdicts import REMOVED_BY_REVIEW, VERDICTS
 
 if TYPE_CHECKING:
     from absa.schemas.output import FinalAspect, FinalOutput
-    from absa.schemas.records import ArbiterAction, Correction, DiscardedAction, GateRecord
+    from absa.schemas.records import (
+        ArbiterAction,
+        Correction,
+        DiscardedAction,
+        GateRecord,
+        SecondOpinion,
+    )
     from absa.schemas.settings import OverrideSettings
 
 OVERRIDE = "debate_override"
@@ -184,11 +190,21 @@ def origin(found: FinalAspect, output: FinalOutput) -> str:
         return _ORIGIN[PERSON]
     if output.meta.protocol == "conflict_review":
         return _perspectives(found, output)
+    if output.meta.selective is not None:
+        return _witnesses(found, output.meta.selective)
     if output.meta.adopt_decision == "adopted":
         for entry in reversed(log):
             if entry.applied and _made(entry, found):
                 return _ORIGIN.get(entry.source, printable(entry.source))
     return "Stage 1"
+
+
+def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
+    """Which calls have the tuple, and how likely the analyser holds it."""
+    for t in opinion.tuples:
+        if (t.aspect_term, t.polarity) == (found.aspect_term, found.polarity):
+            return f"{t.votes} of {opinion.calls} calls, analyser {t.probability:.2f}"
+    return "calls"
 
 
 def _perspectives(found: FinalAspect, output: FinalOutput) -> str:
@@ -356,6 +372,8 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
     meta = output.meta
     if meta.protocol == "conflict_review":
         return _reviewed(output)
+    if meta.selective is not None:
+        return second_opinion(meta.selective)
     if not output.analysis_flags.stage2_executed:
         return "there was no Stage 2; Stage 1's result stands"
     if meta.adopt_decision == "adopted":
@@ -363,6 +381,27 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
         why = why.format(before=meta.stage1_risks, after=meta.stage2_risks)
         return f"Stage 2 was adopted: {why} ({_evidence_value(output)})"
     return f"Stage 1's result stands: {_not_adopted(output, settings)}"
+
+
+def second_opinion(opinion: SecondOpinion) -> str:
+    """What the embedded analyser had to do with the result."""
+    calls = f"{opinion.calls} call" + ("s" if opinion.calls > 1 else "")
+    if not opinion.reads_language:
+        return f"the analyser has no model of this language: a plain vote of {calls}"
+    if opinion.outcome == "agreed":
+        return "the first call and the analyser agree: 1 call"
+    if opinion.outcome == "reader_alone":
+        return (
+            "the analyser decides alone: the model agrees with it too rarely for more calls to pay"
+        )
+    kept = sum(t.kept for t in opinion.tuples)
+    return (
+        f"the first call and the analyser differ: {calls}, {kept} of {len(opinion.tuples)} tuples "
+        f"kept, trust in the analyser {opinion.trust:.2f} ({_TRUST[opinion.trust_from]})"
+    )
+
+
+_TRUST = {"setting": "as set", "run": "measured on this run", "default": "default"}
 
 
 def _reviewed(output: FinalOutput) -> str:

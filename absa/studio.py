@@ -14,6 +14,7 @@ from langsmith import tracing_context
 
 from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
+from absa.backends.second_reader import WithSecondReader
 from absa.config import load_settings
 from absa.graph import Graph, build, build_switchable
 from absa.graph import wiring as shipped_wiring
@@ -34,7 +35,11 @@ def _ablated(name: str) -> PipelineSettings:
 
 def _offered(config: str, name: str) -> Graph:
     # The server brings the checkpointer that a graph needs to wait for a person.
-    wiring = replace(shipped_wiring(_ablated(config)), own_files=_own_files)
+    wiring = replace(
+        shipped_wiring(_ablated(config)),
+        own_files=_own_files,
+        with_reader=lambda backend: WithSecondReader(backend, _settings.backend),
+    )
     return wiring.compile(backend=_backend, name=name, interactive=True)
 
 
@@ -59,3 +64,4 @@ absa = build_switchable(_settings.pipeline, _backend, own_files=_own_files)
 absa_no_debate = _offered("abl_no_debate", "absa_no_debate")
 absa_no_override = _offered("abl_no_debate_override", "absa_no_override")
 conflict_review = _offered("conflict_review", "conflict_review")
+selective = _offered("selective", "selective")

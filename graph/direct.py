@@ -29,6 +29,7 @@ from absa.schemas.state import InputState, OutputState, State, blank_state, merg
 Values = dict[str, Any]
 
 _HINTS = get_type_hints(State, include_extras=True)
+_INPUTS = (*InputState.__annotations__, "reader_trust")
 _MERGED = frozenset(k for k, hint in _HINTS.items() if merge in getattr(hint, "__metadata__", ()))
 
 
@@ -94,7 +95,7 @@ class Decisions:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """Take the input of a graph."""
-        self._given = {key: given[key] for key in InputState.__annotations__ if key in given}
+        self._given = {key: given[key] for key in _INPUTS if key in given}
         self._starts: dict[frozenset[str], _Moment] = {}
 
     def under(self, graph: DirectGraph) -> FinalOutput:

@@ -17,6 +17,7 @@ from absa.schemas.settings import PipelineSettings
 
 def selective(p: PipelineSettings) -> Table:
     """The table of `selective`."""
+    always = p.human_review == "always"
     return Table(
         nodes=table_nodes(
             *(intake, extract, second_reader, compare, extract_again, fuse),
@@ -32,8 +33,9 @@ def selective(p: PipelineSettings) -> Table:
                 {
                     "contested": ("extract_again",),
                     "reader_alone": ("fuse",),
-                    "agreed": ("human_review",),
+                    "agreed": ("human_review" if always else "finalize",),
                 },
+                labelled=True,
             ),
             "extract_again": ("fuse",),
             "fuse": ("human_review",),

@@ -270,6 +270,7 @@ def fused_tuples(
                 polarity=pair[1],
                 votes=votes[pair],
                 probability=likely[pair],
+                reported=pair in seen and seen[pair].reported,
                 score=round(score, 6),
                 kept=reaches(score, threshold) and (pair == best or 2 * votes[pair] > len(calls)),
             )

@@ -67,6 +67,8 @@ class FusedTuple(Record):
     polarity: str
     votes: int
     probability: float
+    # Whether the second reader reports it, or only suspects it.
+    reported: bool
     score: float
     kept: bool
 

@@ -347,6 +347,10 @@ DRAWINGS = {
         {"protocol": "conflict_review", "conflict_review": {"arbiter": "llm"}},
         CONFLICT_REVIEW | {"count_votes"},
     ),
+    "selective": (
+        {"protocol": "selective"},
+        {"intake", "extract", "second_reader", "compare", "extract_again", "fuse", "finalize"},
+    ),
 }
 
 

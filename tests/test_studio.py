@@ -27,7 +27,7 @@ from scripted import all_say, ate, ate_review, atsa, atsa_review, judge, said, s
 from absa.drawing import draw_svg
 
 DEBATES = ("absa", "absa_no_debate", "absa_no_override")
-GRAPHS = (*DEBATES, "conflict_review")
+GRAPHS = (*DEBATES, "conflict_review", "selective")
 RIGHT = {"사용감": "positive", "가격": "negative"}
 WRONG = {"사용감": "positive", "가격": "positive"}
 DEBATERS = {"epm", "tan", "cj", "judge"}
@@ -63,6 +63,8 @@ ANSWERS |= {
     "review_a": {"review_actions": [FLIP]},
     "review_b": {"review_actions": []},
     "review_c": {"review_actions": [FLIP]},
+    # As the analyser reads it.
+    "extract": {"tuples": [FEEL, PRICE]},
 }
 REVIEWERS = {"review_a", "review_b", "review_c"}
 ANSWER_TYPES = {
@@ -193,6 +195,7 @@ def test_a_graph_of_fixed_settings_offers_no_switches(recorded: Studio) -> None:
         ("absa_no_debate", WRONG),
         ("absa_no_override", WRONG),
         ("conflict_review", RIGHT),
+        ("selective", RIGHT),
     ],
 )
 def test_each_graph_decides_as_it_is_drawn(

@@ -78,7 +78,8 @@ def test_a_wiring_names_its_nodes_and_edges():
 
 @pytest.mark.parametrize("protocol", TABLES)
 def test_every_protocol_ends_with_finalize(protocol):
-    w = wiring(load_settings(None, {"pipeline.protocol": protocol}))
+    model = {"backend.kind": "openai", "backend.model": "m"}
+    w = wiring(load_settings(None, {"pipeline.protocol": protocol, **model}))
     assert [source for source, targets in w.edges.items() if END in targets] == ["finalize"]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from absa.backends.offline import OfflineBackend
+from absa.schemas.answers import Answer
 from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.errors import InputError
 from absa.schemas.settings import SECOND_READER, BackendSettings
 
 
@@ -25,7 +27,7 @@ class WithSecondReader:
         self._model = role.model if role else None
         self._trusted = settings.trust_model
 
-    def can_play(self, node: str, answer: type) -> bool:
+    def can_play(self, node: str, answer: type[Answer]) -> bool:
         """Whether one of the two has an answer for this agent."""
         can_play = getattr(self._backend, "can_play", None)
         return node == SECOND_READER or can_play is None or can_play(node, answer)
@@ -44,6 +46,11 @@ class WithSecondReader:
         return recorded or await _analyser(self._model, self._trusted).aask(question)
 
     def _recorded(self, question: Ask) -> Reply | None:
+        if isinstance(self._backend, OfflineBackend):
+            raise InputError(
+                "the second reader is the offline analyser, and so is the backend: it would be "
+                "compared with itself; set backend.kind to openai or replay"
+            )
         find = getattr(self._backend, "recorded", None)
         found: Reply | None = find(question) if find else None
         return found

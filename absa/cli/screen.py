@@ -33,7 +33,7 @@ KIND_STYLES: dict[str, str] = {
     "agreed": "green",
 }
 # What the last decision is called, in the protocols that make one.
-_DECISIONS = {"debate": "adoption", "conflict_review": "review"}
+_DECISIONS = {"debate": "adoption", "conflict_review": "review", "selective": "second opinion"}
 WIDE_ENOUGH_FOR_A_TABLE = 70
 NARROW_TABLE = 45
 

@@ -15,7 +15,7 @@ from absa.scorecard import rate
 
 # Calls that do not wait for each other; every other call waits for the one before.
 TOGETHER = {
-    **dict.fromkeys(("ate", "atsa", "validator"), "stage1"),
+    **dict.fromkeys(("ate", "atsa", "validator", SECOND_READER), "stage1"),
     **dict.fromkeys(("ate_review", "atsa_review"), "reviews"),
     **dict.fromkeys(("p_neg", "p_imp", "p_lit"), "perspectives"),
     **dict.fromkeys(("review_a", "review_b", "review_c"), "conflict_reviews"),
@@ -40,8 +40,9 @@ class CostTally:
     def add(self, calls: Sequence[CallRecord]) -> None:
         """Count the calls of one sample."""
         self.samples += 1
-        calls = [call for call in calls if call.node != SECOND_READER]
         for call in calls:
+            if call.node == SECOND_READER:
+                continue
             spent = _spent(call)
             self.total.update(spent)
             self.nodes.setdefault(call.node, Counter()).update(spent)
@@ -85,8 +86,12 @@ class CostTally:
 def critical_path(calls: Sequence[CallRecord]) -> dict[Any, float]:
     """The slowest call of each step; steps wait for each other, calls of one step do not."""
     slowest: dict[Any, float] = {}
+    # The first joint call does not wait for these, and the other joint calls wait for it.
+    beside = any(call.node in (SECOND_READER, "validator") for call in calls)
     for call in calls:
         step = TOGETHER.get(call.node, (call.node, call.turn))
+        if beside and call.node == "extract" and call.turn == 0:
+            step = "stage1"
         slowest[step] = max(slowest.get(step, 0.0), call.latency_ms)
     return slowest
 

@@ -63,8 +63,37 @@ class ProcessTally:
         for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
             count[name] += card[name]
         count["stage2_review_violation"] += len(card["stage2_review_violation"])
+        self._add_second_opinion(card.get("selective"))
         self._add_person(card)
         self._add_hf(card)
+
+    def _add_second_opinion(self, opinion: Card | None) -> None:
+        """What the second reader had to do with a result."""
+        if opinion is None:
+            return
+        self.count["second_opinions"] += 1
+        self.count[f"second_{opinion['outcome']}"] += 1
+        self.count["second_unread"] += not opinion["reads_language"]
+        for witness, right in opinion["right"].items():
+            self._add_fraction(f"second_{witness}", right)
+
+    def _second_opinion(self) -> dict[str, Any]:
+        """How often the two agreed and who was right; empty without a second reader."""
+        n = self.count
+        asked = n["second_opinions"]
+        if not asked:
+            return {}
+        return {
+            **{
+                f"second_opinion_{outcome}_rate": rate(n[f"second_{outcome}"], asked)
+                for outcome in ("agreed", "contested", "reader_alone")
+            },
+            "second_opinion_unread_language_rate": rate(n["second_unread"], asked),
+            "second_opinion_right": {
+                witness: rate(n[f"second_{witness}_numerator"], n[f"second_{witness}_denominator"])
+                for witness in ("both", "calls", "reader")
+            },
+        }
 
     def _add_person(self, card: Card) -> None:
         """What a person was to be asked, and did."""
@@ -132,6 +161,7 @@ class ProcessTally:
                 why: rate(n[f"rule_e_{why}"], n["rule_e_reached"]) for why in RULE_E_BLOCKS
             },
             **self.conflict.summary(),
+            **self._second_opinion(),
             **self._person(),
             "hallucinated_evidence_rate": rate(n["evidence_numerator"], n["evidence_denominator"]),
             "ungrounded_aspect_rate": rate(n["aspects_numerator"], n["aspects_denominator"]),

@@ -81,6 +81,9 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _section("The conflict review", CONFLICT, runs, _conflict)
         if any(run.is_conflict_review for run in runs)
         else None,
+        _section("The second opinion", SECOND_OPINION, runs, _second_opinion)
+        if any(run.tally.second_opinion for run in runs)
+        else None,
         _section("The override gate", GATE, runs, _gate),
         _section("Adopting Stage 2", ADOPT, runs, _adoption),
         _section("The Moderator's rules", MODERATOR, runs, _rules),
@@ -394,6 +397,23 @@ def _conflict(run: Shown) -> Markup:
         el("h4", reviewed),
         bars(rows, tally.reviewed_tuples) if rows else None,
     )
+
+
+SECOND_OPINION = (
+    "The first call beside the embedded analyser. Where they agree no further call is made; where "
+    "the model agrees too rarely over the run, the analyser decides alone."
+)
+
+
+def _second_opinion(run: Shown) -> Markup:
+    tally = run.tally
+    asked = tally.second_opinion.total()
+    if not asked:
+        return el("p", "There was no second reader.", class_="quiet")
+    calls = sum(number * texts for number, texts in tally.calls_made.items())
+    names = {"agreed": "Agreed", "contested": "Contested", "reader_alone": "Analyser alone"}
+    rows = [Bar(name, code, tally.second_opinion[code]) for code, name in names.items()]
+    return el("div", bars(rows, asked), el("h4", f"{calls / asked:.2f} calls a text"))
 
 
 def _gate(run: Shown) -> Markup:

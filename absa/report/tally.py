@@ -11,6 +11,7 @@ from absa.prices import cost_of
 from absa.report.gold import Comparison
 from absa.report.reading import Entry
 from absa.schemas.records import CallRecord
+from absa.schemas.settings import SECOND_READER
 
 BINS = 10
 
@@ -102,6 +103,8 @@ class Tally:
     adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
     cases: Counter[str] = field(default_factory=Counter)
+    second_opinion: Counter[str] = field(default_factory=Counter)
+    calls_made: Counter[int] = field(default_factory=Counter)
     in_doubt: int = 0
     reviewed_tuples: int = 0
     changed_tuples: int = 0
@@ -135,7 +138,10 @@ class Tally:
         self.reviewed_tuples += len(meta.arbiter_actions)
         self.changed_tuples += sum(a.applied for a in meta.arbiter_actions)
         self.cases.update(a.case for a in meta.arbiter_actions)
-        for call in output.process_trace:
+        if meta.selective is not None:
+            self.second_opinion[meta.selective.outcome] += 1
+            self.calls_made[meta.selective.calls] += 1
+        for call in (c for c in output.process_trace if c.node != SECOND_READER):
             self.calls[call.node, call.model or call.backend].add(call)
         if found.pair_outcome:
             self.pairs[found.pair_outcome] += 1

@@ -146,6 +146,7 @@ class _Run:
         self._exported = bool(journal.recall("exported"))
         self._all_seeds, self._seeds = self._recall_seeds()
         self._ask_again: frozenset[str] = frozenset()
+        self._trust_notes: list[str] = []
         if plan.retry_failed:
             self._touch()
             self._ask_again = journal.forget_failures()
@@ -289,6 +290,7 @@ class _Run:
                 return
             self._journal.flush()
             trust.measure()
+            self._trust_notes += trust.notes()
         await self._some(seed, engine, trust, lambda sample: True)
 
     async def _some(
@@ -431,7 +433,7 @@ class _Run:
         )
 
     def _notes(self) -> list[str]:
-        notes = []
+        notes = [*self._trust_notes]
         if self._data.has_grown:
             notes.append(
                 f"{self._plan.data} has grown while the run was reading it: the run is about what "

@@ -71,6 +71,15 @@ class ReaderTrust:
         """The measured trust for a text, None for those that it is measured on."""
         return None if self.is_measured_on(sample) else self._trust.get(group_of(sample))
 
+    def notes(self) -> list[str]:
+        """What was measured, for the end of the run."""
+        return [
+            f"trust in the analyser ({lang}, {domain or 'no domain'}): "
+            + (f"{trust:.2f}" if trust < 1 else "1, it decides alone: the model agrees too rarely")
+            + f", measured on the first {self._settings.sample} texts"
+            for (lang, domain), trust in self._trust.items()
+        ]
+
 
 def measures_trust(pipeline: PipelineSettings) -> bool:
     """Whether a run with these settings measures the trust."""
