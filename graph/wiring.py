@@ -184,12 +184,10 @@ class Wiring:
         opened = ExitStack()
         if store is None and not interactive and "recall" in table.nodes:
             store = opened.enter_context(self.open_store())
-        if SECOND_READER in table.nodes:
-            backend = self.with_reader(backend)
         graph = compile_table(
             table,
             self.pipeline,
-            backend,
+            self._answering(table, backend),
             name=name,
             store=store,
             checkpointer=checkpointer,
@@ -209,7 +207,11 @@ class Wiring:
         """
         if why := self.only_as_graph:
             raise WiringError(f"this wiring runs only as a compiled graph: {why}")
-        return DirectGraph(self.table.reachable(), self.pipeline, backend, self.own_files)
+        table = self.table.reachable()
+        return DirectGraph(table, self.pipeline, self._answering(table, backend), self.own_files)
+
+    def _answering(self, table: Table, backend: Backend) -> Backend:
+        return self.with_reader(backend) if SECOND_READER in table.nodes else backend
 
     @property
     def only_as_graph(self) -> str | None:

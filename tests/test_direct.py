@@ -25,6 +25,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "asking arbiter": {"protocol": "conflict_review", "conflict_review": {"arbiter": "llm"}},
     "single": {"protocol": "single"},
     "vote": {"protocol": "vote", "vote": {"n": 4}},
+    "selective": {"protocol": "selective"},
 }
 bases = st.fixed_dictionaries(
     {
@@ -72,7 +73,18 @@ def spoken_by_all(seed: int, protocol: str, sensible: dict[Any, Any]) -> dict[An
         }
         for turn in range(4)
     }
-    return {**patch, **chaos.conflict_answers(), **persona, **extract}
+    reader = {
+        "tuples": [
+            {"aspect_term": "가격", "polarity": "negative", "probability": 0.6, "reported": True}
+        ]
+    }
+    return {
+        **patch,
+        **chaos.conflict_answers(),
+        **persona,
+        **extract,
+        "second_reader": reader,
+    }
 
 
 def plain(output: FinalOutput) -> str:
