@@ -278,9 +278,8 @@ def test_hostile_yaml_is_an_error_of_settings_not_a_crash(text: str, write: Writ
         (
             "pipeline: {protocol: chat}",
             1,
-            "pipeline.protocol: expected 'debate', 'conflict_review', 'selective', 'single' or 'vote', "
-            "got 
-            '"chat"',
+            "pipeline.protocol: expected 'debate', 'conflict_review', 'selective', 'single' or "
+            "'vote', got \"chat\"",
         ),
         (
             "pipeline: {debate: {protocol: chat}}",
