@@ -15,6 +15,7 @@ from absa.demos import Demos
 from absa.runs import RunMismatch, RunPlan, run
 from absa.runs.verify import verify
 from absa.schemas.backend import Ask, Reply
+from absa.schemas.output import FinalOutput
 from absa.schemas.settings import DemoSettings
 
 
@@ -105,9 +106,11 @@ def test_a_run_shows_them_to_every_agent_and_verifies(examples: Path, tmp_path: 
 
 
 def test_the_command_line_shows_them_as_python_does(examples: Path, monkeypatch):
+    from typer.testing import CliRunner
+
     from absa import analyze, load_settings
     from absa.backends.offline import OfflineBackend
-    from absa.cli.analyze import _Analyst
+    from absa.cli import build_app
 
     shown: list[int] = []
     real = OfflineBackend.ask
@@ -119,6 +122,9 @@ def test_the_command_line_shows_them_as_python_does(examples: Path, monkeypatch)
     monkeypatch.setattr(OfflineBackend, "ask", ask)
     settings = load_settings(None, {"demos.k": 2, "demos.path": str(examples)})
     text = "The soup was cold."
-    by_command, by_python = _Analyst(settings, {}).analyze(text), analyze(text, settings)
+    by_python = analyze(text, settings)
+    command = ["analyze", text, "--json", "--set", "demos.k=2", "--set", f"demos.path={examples}"]
+    result = CliRunner().invoke(build_app(), command)
+    assert result.exit_code == 0, result.output
     assert set(shown) == {2}
-    assert by_command.final_result == by_python.final_result
+    assert FinalOutput.model_validate_json(result.stdout).final_result == by_python.final_result
