@@ -17,7 +17,7 @@ from absa.nodes.language import Language, language
 from absa.nodes.polarity import exact, label_of
 from absa.nodes.review_context import JUDGE, Mentions
 from absa.schemas.records import AspectRecord, GateRecord, StageResult
-from absa.schemas.verdicts import VERDICTS
+from absa.schemas.verdicts import SKIPS, VERDICTS
 
 if TYPE_CHECKING:
     from absa.schemas.output import AspectTuple, FinalOutput
@@ -228,7 +228,7 @@ def _became(
 def _why_not(record: GateRecord | None, objection: Objection, output: FinalOutput) -> str:
     if record is None:
         return ""
-    if record.applied:
+    if record.verdict not in SKIPS:
         return _NOT_ADOPTED.get(output.meta.adopt_reason, "Stage 2 was not adopted")
     if record.target and record.target != objection.polarity:
         return "the others confirmed it"

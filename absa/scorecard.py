@@ -7,7 +7,15 @@ from typing import Any
 
 from absa.nodes.language import language
 from absa.schemas.output import FinalOutput
+from absa.schemas.records import Correction
 from absa.schemas.sample import Sample
+from absa.schemas.verdicts import CONFIRM
+
+VERSION = 2
+"""Counts of scorecards and metrics are comparable within one version.
+
+Version 1 (and cards without a version) counted a raised confidence as an applied override.
+"""
 
 
 def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
@@ -17,6 +25,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
     mapping = meta.mapping_stats
     mapped = mapping.direct + mapping.fallback
     return {
+        "version": VERSION,
         "uid": output.uid,
         "seed": seed,
         "lang": output.lang,
@@ -115,9 +124,14 @@ def stage_delta(output: FinalOutput) -> dict[str, Any]:
     changed = output.analysis_flags.correction_occurred or label_moved or settled
     opinion = output.meta.selective
     fused = opinion is not None and opinion.outcome != "agreed"
-    corrected = settled or fused or any(c.applied for c in output.meta.correction_applied_log)
+    corrected = settled or fused or any(map(_corrects, output.meta.correction_applied_log))
     kind = "none" if not changed else "guided" if corrected else "unguided"
     return {"changed": changed, "change_type": kind}
+
+
+def _corrects(entry: Correction) -> bool:
+    """Whether something other than a confidence changed."""
+    return entry.applied and entry.proposal_type != CONFIRM
 
 
 def conflict_review(output: FinalOutput) -> dict[str, Any] | None:
@@ -201,7 +215,7 @@ def ignored_proposal(output: FinalOutput) -> dict[str, Any]:
 def _why_ignored(output: FinalOutput) -> str:
     log = output.meta.correction_applied_log
     wishes = {a.action_type for a in output.meta.review_actions} - {"KEEP", "FLAG"}
-    if wishes or any(c.applied for c in log):
+    if wishes or any(map(_corrects, log)):
         return "blocked_at_adoption"
     refused = [c.reason for c in log if c.source == "validator"]
     if not refused:

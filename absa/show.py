@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from absa.schemas.verdicts import REMOVED_BY_REVIEW, VERDICTS
+from absa.schemas.verdicts import CONFIRM, REMOVED_BY_REVIEW, SKIPS, VERDICTS
 
 if TYPE_CHECKING:
     from absa.schemas.output import FinalAspect, FinalOutput
@@ -194,7 +194,11 @@ def origin(found: FinalAspect, output: FinalOutput) -> str:
         return _witnesses(found, output.meta.selective)
     if output.meta.adopt_decision == "adopted":
         for entry in reversed(log):
-            if entry.applied and _made(entry, found):
+            if not (entry.applied and _made(entry, found)):
+                continue
+            if entry.proposal_type == CONFIRM:
+                found = _unconfirmed(entry, found)
+            else:
                 return _ORIGIN.get(entry.source, printable(entry.source))
     return "Stage 1"
 
@@ -234,6 +238,18 @@ def _made(entry: Correction, found: FinalAspect) -> bool:
     return moved or own not in before.get("sentiments", [])
 
 
+def _unconfirmed(entry: Correction, found: FinalAspect) -> FinalAspect:
+    """The aspect with the confidence that it had before a confirm raised it."""
+    pairs = zip((entry.before or {})["sentiments"], (entry.after or {})["sentiments"], strict=True)
+    confidence = next(
+        old["confidence"]
+        for old, new in pairs
+        if (new["polarity"], new["confidence"], new["evidence"])
+        == (found.polarity, found.confidence, found.evidence)
+    )
+    return found.model_copy(update={"confidence": confidence})
+
+
 def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
     """What the reviews, the debate and the gate changed or refused, in that order."""
     meta = output.meta
@@ -244,7 +260,7 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
         for note in meta.stage2_review_violation
     ]
     found += [
-        _gate(record, output, settings) for record in meta.override_gate if not record.applied
+        _gate(record, output, settings) for record in meta.override_gate if record.verdict in SKIPS
     ]
     decided = (arbiter_event(action, output) for action in meta.arbiter_actions)
     found += [event for event in decided if event is not None]

@@ -28,10 +28,10 @@ from absa.nodes.stage1 import stage1
 from absa.nodes.validator import validator
 from absa.nodes.validator_review import validator_review
 from absa.schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
-from absa.schemas.verdicts import OVERRIDES, SKIPS
+from absa.schemas.verdicts import SKIPS, VERDICTS
 
 SKIPPED = {verdict: f"skip_{verdict}" for verdict in SKIPS}
-APPLIED = {verdict: f"apply_{verdict}" for verdict in OVERRIDES}
+APPLIED = {verdict: f"apply_{verdict}" for verdict in VERDICTS if verdict not in SKIPS}
 
 
 def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:

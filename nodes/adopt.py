@@ -5,7 +5,7 @@
 | 1 | no tuple left, or nothing changed                                 | not adopted          |
 | 2 | the debate's tuples differ, or an aspect gained a second polarity | `conflict_blocked`   |
 | 3 | the Validator saw risks and fewer remain                          | `risk_resolved`      |
-| 4 | the judge's patch edits something, or an override was applied     | `debate_action`      |
+| 4 | the judge's patch edits something, or an override changed a tuple | `debate_action`      |
 | 5 | Stage 1 had no grounded explicit sentiment, now there is one      | `grounding_improved` |
 | 6 | otherwise                                                         | `review_applied`     |
 
@@ -37,7 +37,7 @@ from absa.schemas.records import (
 )
 from absa.schemas.settings import OverrideSettings, PipelineSettings
 from absa.schemas.state import AdoptUpdate, State
-from absa.schemas.verdicts import VERDICTS
+from absa.schemas.verdicts import SKIPS, VERDICTS
 
 # Why a debate whose tuples are not the final ones may have been overruled (integrity check S3).
 EV_REASONS: dict[str, str] = {
@@ -151,7 +151,7 @@ def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
         (
             r.verdict
             for r in gate_log
-            if not r.applied and r.verdict != "max_one_override_per_sample"
+            if r.verdict in SKIPS and r.verdict != "max_one_override_per_sample"
         ),
         None,
     )

@@ -132,6 +132,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ("contradictory_memory", lambda c: c.contradicted_by_memory),
     ("add", lambda c: not c.sentiments),
     ("already_confident", lambda c: all(c.settled(s) for s in c.sentiments)),
+    ("confirm", lambda c: all(s.polarity == c.target for s in c.sentiments)),
     ("flip", lambda c: True),
 )
 
@@ -164,7 +165,7 @@ def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
             removed=removed_aspects(state["corrections"], board),
             risks=state["stage1_validation"].structural_risks,
             # An override touches its own aspect only, so all that one verdict has to know of the
-            # others is how many there were.
+            # others is how many there were. A confirm changes no tuple and is not counted.
             overrides_so_far=sum(r.applied for r in verdicts),
             settings=settings,
             memory_warns=warns(state.get("memory_recall")),
@@ -188,7 +189,7 @@ def record_verdict(verdict: Verdict) -> Callable[[State], OutcomeUpdate]:
 
 
 def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUpdate]:
-    """The node that carries out an override."""
+    """The node that carries out an override or a confirm."""
 
     def apply(state: State, pipeline: PipelineSettings) -> OutcomeUpdate:
         patched = state["patched_result"]
@@ -330,6 +331,8 @@ def override(board: Board, record: GateRecord, min_target_conf: float) -> Correc
             polarity=record.target, confidence=min_target_conf, evidence=record.evidence
         )
         board.put(key, [added])
+    elif record.verdict == "confirm":
+        board.put(key, [_confirmed(s, min_target_conf) for s in board.aspects[key].sentiments])
     else:
         board.put(
             key, [_overridden(s, record, min_target_conf) for s in board.aspects[key].sentiments]
@@ -340,11 +343,25 @@ def override(board: Board, record: GateRecord, min_target_conf: float) -> Correc
         proposal_type=f"{OVERRIDE}_{record.verdict}",
         target_aspect=record.aspect,
         applied=True,
-        reason=f"total {record.total:.4g}, margin {record.margin:.4g}",
+        reason=_weighed(record),
         before=before,
         after=board.snapshot(key),
         provenance=said,
     )
+
+
+def _weighed(record: GateRecord) -> str:
+    """The numbers that the verdict rests on."""
+    if record.verdict == "drop":
+        return f"drop weight {record.drop_score:.4g}, total {record.total:.4g}"
+    return f"total {record.total:.4g}, margin {record.margin:.4g}"
+
+
+def _confirmed(sentiment: Sentiment, min_target_conf: float) -> Sentiment:
+    """Polarity and evidence stay."""
+    if reaches(sentiment.confidence, min_target_conf):
+        return sentiment
+    return sentiment.model_copy(update={"confidence": min_target_conf})
 
 
 def _overridden(sentiment: Sentiment, record: GateRecord, min_target_conf: float) -> Sentiment:

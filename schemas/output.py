@@ -138,7 +138,10 @@ class AnalysisFlags(OutputModel):
 class OverrideStats(OutputModel):
     """How the aspects fared at the override gate."""
 
+    # Added, flipped or dropped: a tuple changed.
     applied: int = 0
+    # Only a confidence was raised.
+    confirmed: int = 0
     skipped_neutral_only: int = 0
     skipped_low_signal: int = 0
     skipped_conflict: int = 0

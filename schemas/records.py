@@ -190,6 +190,7 @@ class GateRecord(Record):
 
     aspect: str
     verdict: Verdict
+    # A tuple was added, flipped or dropped. A confirm raises a confidence only.
     applied: bool
     hints: tuple[Hint, ...] = ()
     valid_hint_count: int = 0

@@ -21,6 +21,7 @@ Verdict = Literal[
     "contradictory_memory",
     "add",
     "already_confident",
+    "confirm",
     "flip",
     "drop",
 ]
@@ -46,12 +47,13 @@ class VerdictFacts(NamedTuple):
 
 
 _APPLIED = ("applied",)
+_CONFIRMED = ("confirmed",)
 _CONFLICT = ("skipped_conflict",)
 
 VERDICTS: dict[Verdict, VerdictFacts] = {
     "max_one_override_per_sample": VerdictFacts(
         "1",
-        "the sample already had its override(s)",
+        "the sample already had its override(s); a confirm is not an override",
         "Overrides of this text used up",
         "the overrides allowed for one text ({overrides}) are used up",
         "an override is still allowed for this text",
@@ -154,10 +156,19 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "it is not settled yet (confidence {min_target_conf} asked for)",
         ("skipped_already_confident",),
     ),
-    "flip": VerdictFacts(
+    "confirm": VerdictFacts(
         "13",
+        "already the target polarity, not confident enough",
+        "Confirmed: confidence raised",
+        "every condition holds (total {total}, margin {margin}), and it is {target} already: its "
+        "confidence becomes {min_target_conf}",
+        "a sentiment has another polarity",
+        _CONFIRMED,
+    ),
+    "flip": VerdictFacts(
+        "14",
         "otherwise",
-        "Override: polarity or confidence set",
+        "Override: polarity changed",
         "every condition holds (total {total}, margin {margin}): it becomes {target}",
         "",
         _APPLIED,
@@ -172,8 +183,12 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         _APPLIED,
     ),
 }
+# The type of its correction in the log.
+CONFIRM = "debate_override_confirm"
 # The reason of `action_ambiguity` where the debate was not divided.
 REMOVED_BY_REVIEW = "a review removed it or its sentiment, so the agents disagree about what to do"
 
+# Verdicts that change a tuple, that raise a confidence only, and that change nothing.
 OVERRIDES = tuple(code for code, facts in VERDICTS.items() if facts.counted_in == _APPLIED)
-SKIPS = tuple(code for code in VERDICTS if code not in OVERRIDES)
+CONFIRMS = tuple(code for code, facts in VERDICTS.items() if facts.counted_in == _CONFIRMED)
+SKIPS = tuple(code for code in VERDICTS if code not in (*OVERRIDES, *CONFIRMS))

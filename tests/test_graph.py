@@ -39,7 +39,7 @@ from absa.schemas.context import RunContext
 from absa.schemas.errors import BackendError, InputError
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import PipelineSettings
-from absa.schemas.verdicts import OVERRIDES, SKIPS
+from absa.schemas.verdicts import SKIPS
 
 TEXT = "가격이 비싸고 맛은 좋아요."
 OVERRIDDEN = said(
@@ -314,7 +314,7 @@ def test_a_conflict_review_is_two_calls_deep_and_six_wide():
 GATE = (
     {"override_gate"}
     | {f"skip_{v}" for v in SKIPS if v != "contradictory_memory"}
-    | {"apply_add", "apply_flip"}
+    | {"apply_add", "apply_flip", "apply_confirm"}
 )
 DEBATE = {"epm", "tan", "cj", "judge", "review_context"}
 STAGE2 = {"ate_review", "atsa_review", "validator_review", "apply_reviews", "adopt"}
@@ -413,7 +413,7 @@ def test_each_verdict_of_the_gate_has_one_edge_and_one_target(allow_drop):
     assert {e.data for e in chosen} == verdicts | {NO_VERDICT}
     assert len({e.target for e in chosen}) == len(chosen) == len(verdicts) + 1
     for edge in chosen:
-        prefix = "apply" if edge.data in OVERRIDES else "skip"
+        prefix = "skip" if edge.data in SKIPS else "apply"
         assert edge.target == ("adopt" if edge.data == NO_VERDICT else f"{prefix}_{edge.data}")
 
 

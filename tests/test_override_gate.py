@@ -170,7 +170,7 @@ SAID_IMPLICIT = felt("positive", 0.6, said_implicit=True)
             id="12: confidence within tolerance",
         ),
         pytest.param(
-            {"aspect": aspect(TEXT, "가격", felt("negative", 0.69))}, "flip", id="12: too unsure"
+            {"aspect": aspect(TEXT, "가격", felt("negative", 0.69))}, "confirm", id="13: too unsure"
         ),
         pytest.param(
             {"aspect": aspect(TEXT, "가격", felt("positive", 0.99))},
@@ -301,7 +301,7 @@ def test_margin_comes_before_l3_and_removal_counts_as_ambiguity_even_with_a_clea
 
 def test_every_verdict_has_a_condition():
     names = {name for name, _ in CONDITIONS}
-    assert len(names) == 14 and {"add", "flip", "drop"} <= names
+    assert len(names) == 15 and {"add", "flip", "drop", "confirm"} <= names
     assert names == set(VERDICTS) == set(get_args(Verdict))
 
 
@@ -538,9 +538,20 @@ def test_an_add_brings_the_aspect_along_so_that_it_survives(known):
     assert entry.proposal_type == "debate_override_add"
 
 
-def test_a_drop_removes_the_aspect():
+def test_a_confirm_raises_the_confidence_and_nothing_else():
+    sure = felt("negative", 0.9, "가격이")
+    on = board(TEXT, aspect(TEXT, "가격", felt("negative", 0.6, "가격이"), sure))
+    entry = override(on, record(verdict="confirm", own_evidence="비싸요"), 0.7)
+    first, second = on.find("가격").sentiments
+    assert (first.polarity, first.confidence, first.evidence) == ("negative", 0.7, "가격이")
+    assert second == sure
+    assert (entry.proposal_type, entry.applied) == ("debate_override_confirm", True)
+
+
+def test_a_drop_removes_the_aspect_and_logs_its_own_weight():
     on = board(TEXT, POSITIVE_06)
-    entry = override(on, record(verdict="drop"), 0.7)
+    entry = override(on, record(verdict="drop", drop_score=2.4), 0.7)
+    assert "2.4" in entry.reason
     assert on.aspects == {}
     assert (entry.proposal_type, entry.after) == ("debate_override_drop", None)
 

@@ -500,7 +500,7 @@ def check_decision(out: FinalOutput, chosen: PipelineSettings) -> None:
     assert all(-1e-9 <= value <= 1 + 1e-9 for value in meta.ev_components.values())
     assert (meta.gate_decision == "APPLY") is (stats.applied > 0)
     assert stats.applied <= chosen.debate_override.max_overrides_per_sample
-    assert stats.applied == sum(
+    assert stats.applied + stats.confirmed == sum(
         c.source == "debate_override" and c.applied for c in meta.correction_applied_log
     )
     skipped = sum(

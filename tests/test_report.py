@@ -256,7 +256,7 @@ def test_the_overview_counts_what_the_run_did(page_file: Path, open_page: Open) 
     assert "65 samples" in text
     assert "1 failed · 1 unreadable lines" in text
     assert "1 fixed, 1 broke" in text
-    assert "Override: polarity or confidence set 2" in text
+    assert "Override: polarity changed 2" in text
     assert "line 67 of the data" in text
     assert "No scores yet: run absa evaluate debate first" in text
     assert page.locator(".reliability").count() == 2
@@ -276,7 +276,7 @@ def test_the_graph_is_drawn_in_the_page_with_the_edges_of_the_settings(
 
 def test_a_bar_leads_to_its_samples(page_file: Path, open_page: Open) -> None:
     page = open_page(page_file)
-    page.get_by_role("link", name="Override: polarity or confidence set").click()
+    page.get_by_role("link", name="Override: polarity changed").click()
     expect(page.locator("#found")).to_have_text("2 of 66 samples")
     assert uids(page) == ["ko-fixed", "en-broke"]
 

@@ -24,6 +24,7 @@ from absa.runs.directory import METRICS, SCORECARDS, NoRun, RunDirectory
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect
 from absa.schemas.settings import PipelineSettings
+from absa.scorecard import VERSION
 
 TABLE = "structural_metrics.csv"
 _SHOWN = 5
@@ -51,6 +52,8 @@ class Part:
     process: ProcessTally = field(default_factory=ProcessTally)
     cost: CostTally = field(default_factory=CostTally)
     gold: Counter[str] = field(default_factory=Counter)
+    # The oldest version of the scorecards.
+    version: int = VERSION
 
     def __post_init__(self) -> None:
         self.gates = GateTally(self.pipeline)
@@ -76,6 +79,11 @@ class Part:
 
     def _notes(self) -> list[str]:
         notes = self.quality.notes()
+        if self.version < VERSION:
+            notes.append(
+                f"the scorecards are of version {self.version}, which counts a raised confidence "
+                "as an applied override: do not compare override counts with later runs"
+            )
         if not self.gold["scored"]:
             notes.append("no sample has gold that can be scored: process metrics only")
         elif self.gold["none"]:
@@ -112,6 +120,7 @@ def evaluate(directory: Path | str) -> dict[str, Any]:
     counts = manifest.get("counts", {})
     metrics: dict[str, Any] = {
         "scorer_version": SCORER_VERSION,
+        "metrics_version": everything.version,
         "run": {
             "run_id": manifest.get("run_id"),
             "status": manifest.get("status"),
@@ -152,6 +161,7 @@ def _add(
             unsound[output.uid] = None
         sample = score_sample(output, aspects, gold["label"], card["domain"])
     for part in parts:
+        part.version = min(part.version, card.get("version", 1))
         part.gold[state] += 1
         part.process.add(card)
         part.gates.add(card)

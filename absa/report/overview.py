@@ -425,6 +425,7 @@ def _gate(run: Shown) -> Markup:
         Bar("Samples analysed", "samples", tally.samples),
         Bar("Samples with an aspect at the gate", "judged", tally.reached_gate),
         Bar("Samples with an override", "applied", tally.gated, strong=True),
+        Bar("Samples with a confirmed aspect", "confirmed", tally.confirmed),
     ]
     rows = [
         Bar(words.GATE.get(code, code), code, count, code in OVERRIDES, run.href(gate=code))

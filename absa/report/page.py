@@ -21,7 +21,8 @@ from absa.report.overview import Shown, overview
 from absa.report.reading import ReportedRun, read_runs
 from absa.report.samples import detail, failed_detail, failed_row, index_row
 from absa.report.scores import headline
-from absa.schemas.verdicts import OVERRIDES, SKIPS
+from absa.schemas.verdicts import CONFIRMS, OVERRIDES, SKIPS
+from absa.scorecard import VERSION
 
 CHUNK = 50
 """So many samples are unpacked together when one of them is opened."""
@@ -64,6 +65,7 @@ def write_report(directories: Sequence[Path], path: Path) -> Written:
         for number, directory in enumerate(read_runs(directories))
     ]
     packed = [_pack(run) for run in runs]
+    _note_versions(runs)
     for run in runs:
         run.drawing = _drawing(run.directory)
     page = _page(runs, packed).encode("utf-8", "replace")
@@ -79,6 +81,17 @@ def write_report(directories: Sequence[Path], path: Path) -> Written:
         ],
         left_out=sum(run.directory.left_out for run in runs),
     )
+
+
+def _note_versions(runs: Sequence[Shown]) -> None:
+    """Warn where scorecards of several versions stand side by side."""
+    latest = max((v for run in runs for v in run.tally.versions), default=VERSION)
+    for run in runs:
+        if older := sorted(v for v in run.tally.versions if v < latest):
+            run.directory.problems.append(
+                f"its scorecards are of version {older[0]} and others of version {latest}: version "
+                "1 counts a raised confidence as an override, so override counts do not compare"
+            )
 
 
 def _pack(run: Shown) -> _Packed:
@@ -251,7 +264,7 @@ def _about(runs: Sequence[Shown], packed: Sequence[_Packed]) -> dict[str, Any]:
             for run, found in zip(runs, packed, strict=True)
         ],
         "gate": words.GATE,
-        "gate_order": [*OVERRIDES, *SKIPS],
+        "gate_order": [*OVERRIDES, *CONFIRMS, *SKIPS],
         "adopt": {f"{d}:{r}": words.adoption_name(d, r) for d, r in sorted(adoption)},
         "outcomes": words.OUTCOMES,
     }

@@ -588,7 +588,7 @@ function drawConditions(record, steps) {
   return h("ol", { class: "conditions" }, steps.map(([code, text], n) => {
     const words = text.replace(/\{(\w+)\}/g, (_, key) => (Object.hasOwn(numbers, key) ? number(numbers[key]) : "?"));
     if (n < decided) return h("li", { class: "passed" }, h("span", { class: "at" }, "✓"), words, h("code", {}, code));
-    if (n === decided) return h("li", { class: "decided" }, h("span", { class: "at" }, record.applied ? "●" : "■"), h("b", {}, record.why), h("code", {}, code));
+    if (n === decided) return h("li", { class: "decided" }, h("span", { class: "at" }, record.applied ? "●" : record.verdict === "confirm" ? "○" : "■"), h("b", {}, record.why), h("code", {}, code));
     return h("li", { class: "unasked" }, h("span", { class: "at" }, "–"), "not asked", h("code", {}, code));
   }));
 }

@@ -12,6 +12,7 @@ from absa.report.gold import Comparison
 from absa.report.reading import Entry
 from absa.schemas.records import CallRecord
 from absa.schemas.settings import SECOND_READER
+from absa.schemas.verdicts import CONFIRMS
 
 BINS = 10
 
@@ -98,6 +99,9 @@ class Tally:
     stage2: int = 0
     reached_gate: int = 0
     gated: int = 0
+    confirmed: int = 0
+    # Of the scorecards.
+    versions: set[int] = field(default_factory=set)
     languages: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -128,6 +132,8 @@ class Tally:
         self.languages[output.lang] += 1
         self.reached_gate += bool(meta.override_gate)
         self.gated += any(r.applied for r in meta.override_gate)
+        self.confirmed += any(r.verdict in CONFIRMS for r in meta.override_gate)
+        self.versions.add(entry.card.get("version", 1))
         self.verdicts.update(r.verdict for r in meta.override_gate)
         if output.analysis_flags.stage2_executed:
             self.stage2 += 1

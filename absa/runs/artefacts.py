@@ -15,7 +15,7 @@ from absa.nodes.thresholds import reaches
 from absa.runs.directory import ERRORS, GATE, GATE_SUMMARY, OUTPUTS, SCORECARDS, TRACES
 from absa.runs.journal import Journal, Part
 from absa.schemas.json_text import parse_json
-from absa.schemas.verdicts import OVERRIDES
+from absa.schemas.verdicts import CONFIRMS, OVERRIDES
 
 _PARTS: dict[str, Part] = {
     OUTPUTS: "output",
@@ -80,6 +80,7 @@ def gate_summary(records: Iterator[dict[str, Any]]) -> dict[str, Any]:
     return {
         "judged_aspects": judged,
         "applied": sum(verdicts[v] for v in OVERRIDES),
+        "confirmed": sum(verdicts[v] for v in CONFIRMS),
         "verdicts": {
             name: {"count": count, "rate": count / judged}
             for name, count in sorted(verdicts.items())

@@ -16,7 +16,7 @@ from absa.schemas.settings import Settings
 from absa.small_files import visible_files
 
 # Raised when records of an older version could not be continued by this one.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # How an answer travels does not change what it says.
 TRANSPORT = (
     *("timeout_s", "max_retries", "max_concurrency", "requests_per_second", "path"),

@@ -16,6 +16,7 @@ from absa.runs.verify.words import dicts_of, mapping_of, named, pairs_in, tuples
 from absa.schemas.answers import LABELS, POLARITIES, AteAnswer, AtsaAnswer, read_answer
 from absa.schemas.errors import AnswerError
 from absa.schemas.output import AspectTuple
+from absa.schemas.verdicts import OVERRIDES, SKIPS
 
 
 def follows_directly(e: Evidence) -> Found:
@@ -38,14 +39,16 @@ def follows_directly(e: Evidence) -> Found:
     if moderator and (moderator.selected_stage == "stage2") != e.adopted:
         yield "S1", f"{meta.adopt_decision}, but the Moderator took {moderator.selected_stage}"
     overrides = [c for c in meta.correction_applied_log if c.source == OVERRIDE and c.applied]
-    granted = sum(r.applied for r in meta.override_gate)
+    granted = sum(r.verdict not in SKIPS for r in meta.override_gate)
     if len(overrides) != granted:
         yield (
             "S1",
-            f"{len(overrides)} overrides in correction_applied_log, {granted} granted by the gate",
+            f"{len(overrides)} overrides and confirms in correction_applied_log, {granted} granted "
+            "by the gate",
         )
-    if (meta.gate_decision == "APPLY") != bool(granted):
-        yield "S1", f"gate_decision is {meta.gate_decision}, the gate granted {granted} overrides"
+    changing = sum(r.verdict in OVERRIDES for r in meta.override_gate)
+    if (meta.gate_decision == "APPLY") != bool(changing):
+        yield "S1", f"gate_decision is {meta.gate_decision}, the gate granted {changing} overrides"
     yield from _asked_for(e)
 
 
