@@ -77,6 +77,21 @@ def _text(value: Any) -> Any:
     return value
 
 
+# What models and annotators write where nothing is named.
+_NO_NAME = frozenset({"", "null", "none"})
+
+
+def _name(value: Any) -> Any:
+    """The name of an aspect; None where the answer names nothing."""
+    name = _text(value)
+    return None if isinstance(name, str) and name.strip().lower() in _NO_NAME else name
+
+
+def _required_name(value: Any) -> Any:
+    """As `_name`; the empty name is left out when the answers are merged."""
+    return "" if _name(value) is None and value is not None else _text(value)
+
+
 def _confidence(value: Any) -> float | None:
     try:
         number = float(value)
@@ -144,6 +159,8 @@ class Span(BaseModel):
 Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Word = Annotated[str | None, BeforeValidator(_text)]
 Required = Annotated[str, BeforeValidator(_text)]
+Name = Annotated[str | None, BeforeValidator(_name)]
+RequiredName = Annotated[str, BeforeValidator(_required_name)]
 Confidence = Annotated[
     float | None,
     BeforeValidator(_confidence),
@@ -185,7 +202,7 @@ class AspectItem(Item):
     """One aspect term that ATE found."""
 
     named_by: ClassVar[str | None] = "term"
-    term: Required
+    term: RequiredName
     span: OptionalSpan = None
     confidence: Confidence = None
     name_probability: NameProbability = None
@@ -201,7 +218,7 @@ class AteAnswer(Answer):
 class SentimentItem(Item):
     """One sentiment that ATSA found."""
 
-    aspect_ref: Word = None
+    aspect_ref: Name = None
     polarity: SpokenPolarity = None
     opinion_term: SkipJsonSchema[Word] = None
     evidence: Word = None
@@ -405,7 +422,7 @@ class ExtractedTuple(Item):
     """An aspect with its polarity, found in one go."""
 
     named_by: ClassVar[str | None] = "aspect_term"
-    aspect_term: Word = None
+    aspect_term: Name = None
     span: OptionalSpan = None
     evidence: Word = None
     polarity: SpokenPolarity = None
@@ -440,8 +457,8 @@ class SecondReaderAnswer(Answer):
 class ASTETripletItem(Item):
     """An aspect, its polarity and the words that show it, as one perspective sees them."""
 
-    aspect_term: Word = None
-    aspect_ref: Word = None
+    aspect_term: Name = None
+    aspect_ref: Name = None
     evidence: Word = None
     opinion_term: Word = None
     polarity: SpokenPolarity = None
