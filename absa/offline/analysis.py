@@ -26,6 +26,8 @@ _FULL_LINK = 0.8
 #: How strong a rule's finding must be where the tagger does not know the domain, and how far its
 #: strength is to be trusted.
 _RULE_ACCEPT = 0.34
+#: Below it the probability of a polarity is left out.
+_LEAST = 0.01
 _RULE_TRUST = 0.8
 #: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
 #: speaks against there being one.
@@ -134,7 +136,8 @@ def _learned(
         learned = polarity_rules.learned(
             view, aspect, word, likely, round(sure, 3), (nearest, clause)
         )
-        finding = Finding(aspect, aspect.termness, learned, nearest)
+        others = _alternatives(decision.polarities(each), word, sure)
+        finding = Finding(aspect, aspect.termness, learned, nearest, others)
         if sure >= decision.accept:
             accepted.append(finding)
         elif sure >= decision.reserve:
@@ -164,10 +167,24 @@ def _helped_out(
         word = LABELS[said.index(likely)]
         sure = round(_RULE_TRUST * strength, 3)
         reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
-        by_rule.append(Finding(aspect, sure, reading, nearest))
+        by_rule.append(Finding(aspect, sure, reading, nearest, _alternatives(said, word, sure)))
         if len(by_rule) == MOST:
             break
     return sorted([*learned, *by_rule], key=lambda finding: finding.aspect.start)
+
+
+def _alternatives(said: Sequence[float], word: str, sure: float) -> tuple[tuple[str, float], ...]:
+    """The other polarities of an aspect whose likeliest one is right with the probability `sure`.
+
+    Their probabilities are in the polarity model's proportions; all together are at most 1.
+    """
+    likely = max(said[LABELS.index(word)], _LEAST)
+    scale = min(sure / likely, 1.0)
+    return tuple(
+        (other, round(scale * probability, 3))
+        for other, probability in zip(LABELS, said, strict=True)
+        if other != word and scale * probability >= _LEAST
+    )
 
 
 def _overlaps(aspect: Aspect, findings: Sequence[Finding]) -> bool:

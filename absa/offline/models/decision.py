@@ -148,12 +148,16 @@ class Decision:
         """Write the file."""
         path.write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", "utf-8")
 
-    def polarity(self, made: Candidacy) -> tuple[str, float]:
-        """The likeliest polarity and its probability, tagger and polarity model taken together."""
+    def polarities(self, made: Candidacy) -> Probabilities:
+        """The probability of each polarity, tagger and polarity model taken together."""
         positive, negative, neutral = made.said
         mixed = (1 - self.mentioned) * neutral + self.mentioned * (1 - made.candidate.judged)
         share = (1 - mixed) / max(1 - neutral, _CLIP)
-        options = (positive * share, negative * share, mixed)
+        return positive * share, negative * share, mixed
+
+    def polarity(self, made: Candidacy) -> tuple[str, float]:
+        """The likeliest polarity and its probability."""
+        options = self.polarities(made)
         best = max(range(len(LABELS)), key=options.__getitem__)
         return LABELS[best], options[best]
 

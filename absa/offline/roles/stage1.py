@@ -125,18 +125,25 @@ def second_reader(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
             {
                 "aspect_term": finding.aspect.term,
                 "span": span(finding),
-                "polarity": reading.polarity,
-                "evidence": lookup.grounds(analysis, finding, lookup.evidence(analysis, reading)),
-                "confidence": reading.confidence,
-                "probability": reading.confidence,
-                "reported": is_reported,
+                "polarity": polarity,
+                "evidence": lookup.grounds(analysis, finding, quoted),
+                "confidence": probability,
+                "probability": probability,
+                "reported": is_reported and polarity == finding.clause_reading.polarity,
             }
             for finding, is_reported in (*reported, *suspected)
-            for reading in (finding.clause_reading,)
+            for polarity, probability, quoted in _polarities(analysis, finding)
         ],
         "reads_language": True,
         "knows_domain": analysis.knows_domain,
     }
+
+
+def _polarities(analysis: Analysis, finding: Finding) -> list[tuple[str, float, str]]:
+    """The polarities of an aspect, the likeliest first: probability and the words quoted for it."""
+    reading = finding.clause_reading
+    first = (reading.polarity, reading.confidence, lookup.evidence(analysis, reading))
+    return [first, *((word, probability, "") for word, probability in finding.alternatives)]
 
 
 def _clause_scores(analysis: Analysis) -> list[tuple[float, float]]:

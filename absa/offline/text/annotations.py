@@ -118,6 +118,8 @@ class Finding:
     confidence: float
     clause_reading: Reading
     nearest_reading: Reading
+    #: The other polarities, each with the probability that the tuple with it is right.
+    alternatives: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
