@@ -207,7 +207,8 @@ def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
     """Which calls have the tuple, and how likely the analyser holds it."""
     for t in opinion.tuples:
         if (t.aspect_term, t.polarity) == (found.aspect_term, found.polarity):
-            return f"{t.votes} of {opinion.calls} calls, analyser {t.probability:.2f}"
+            calls = f"{t.votes} of {opinion.calls} calls"
+            return calls if t.is_implicit else f"{calls}, analyser {t.p:.2f}"
     return "calls"
 
 

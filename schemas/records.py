@@ -61,12 +61,14 @@ class StageResult(Record):
 
 
 class FusedTuple(Record):
-    """An explicit tuple that a call or the second reader saw, and what became of it."""
+    """A tuple that a call or the second reader sees, and what became of it."""
 
     aspect_term: str
     polarity: str
+    is_implicit: bool = False
     votes: int
-    probability: float
+    # The second reader's probability, 0 for a tuple that it does not see.
+    p: float
     # Whether the second reader reports it, or only suspects it.
     reported: bool
     score: float
@@ -76,15 +78,15 @@ class FusedTuple(Record):
 class Agreement(Record):
     """How the first call and the second reader compare on one text, in explicit tuples.
 
-    Sums of these over texts say how far the reader is to be trusted beside this model.
+    Sums of these over texts say whether the model is too weak to be asked again.
     """
 
     matched: int = 0
     called: int = 0
     reported: int = 0
     # Sums of the reader's probabilities: of what it reports, and of all it sees.
-    probability_reported: float = 0.0
-    probability_seen: float = 0.0
+    p_reported: float = 0.0
+    p_seen: float = 0.0
 
 
 class SecondOpinion(Record):

@@ -455,26 +455,25 @@ class VoteSettings(_Section):
 class SelectiveSettings(_Section):
     """One call and the embedded analyser; more calls only where the two differ.
 
-    `absa ablate --fit` measures `threshold` and `trust` on labelled data. The defaults were chosen
-    on recorded answers (docs/second_opinion.md).
+    `absa ablate --fit` measures `threshold` and `trust` on labelled data. The defaults were
+    measured on recorded answers of three models (`docs/lab-notes/second-opinion.md`).
     """
 
     extra_calls: Votes = 2
-    """How many calls more are made about a text on which the two differ."""
+    """How many more calls are made for a text on which the two differ."""
     temperature: Temperature = 0.7
     """The temperature of these calls."""
     threshold: Confidence = 0.4
-    """An aspect stays if (1 - trust) x share of calls + trust x probability reaches this."""
+    """A tuple stays if (1 - trust) x share of the calls + trust x probability reaches this."""
     trust: Confidence | None = None
-    """The weight of the analyser. None: a run measures it on its first texts of each language and
-    domain; where there is no run, it is 0.6 in a domain that the analyser knows and else 0.5."""
+    """The weight of the analyser. None: 0.62 in a domain that the analyser was trained on and 0.45
+    elsewhere, or 1 where a run finds the model too weak (`alone_below`)."""
     sample: Examples = 30
-    """On how many texts a run measures the trust."""
-    model_weight: Weight = 0.65
-    """How much the model's estimated quality counts beside the analyser's in the measured trust."""
+    """On how many texts of each language and domain a run measures whether the model is too weak;
+    0: it does not."""
     alone_below: Confidence = 0.5
-    """Below this share of the analyser's estimated quality the model is not asked a second time:
-    the analyser decides alone."""
+    """If the model's estimated F1 is below this share of the analyser's, the analyser decides alone
+    and the model is called only once."""
 
 
 class PipelineSettings(_Section):

@@ -14,7 +14,7 @@ from absa.backends.second_reader import WithSecondReader
 from absa.cli import run as main
 from absa.config import SettingsError
 from absa.graph import build
-from absa.nodes.second_opinion import measured_trust
+from absa.nodes.second_opinion import DEFAULT_TRUST, is_too_weak
 from absa.runs.verify import verify
 from absa.schemas.output import FinalOutput
 from absa.schemas.records import Agreement
@@ -85,30 +85,41 @@ def test_nothing_found_by_either_is_agreement() -> None:
         ([[FOOD, SERVICE], [FOOD], [FOOD]], [], {FOOD}),
         # One call and the analyser: 0.6 / 3 + 0.4 x 0.8 reaches it.
         ([[FOOD, SERVICE], [FOOD], [FOOD]], [(*SERVICE, 0.8)], {FOOD, SERVICE}),
+        # Exactly the threshold: 0.6 / 3 + 0.4 x 0.5, and just below it.
+        ([[FOOD, SERVICE], [FOOD], [FOOD]], [(*SERVICE, 0.5)], {FOOD, SERVICE}),
+        ([[FOOD, SERVICE], [FOOD], [FOOD]], [(*SERVICE, 0.499)], {FOOD}),
         # The analyser alone: 0.4 x 0.9 does not.
         ([[FOOD], [FOOD], [FOOD]], [(*SERVICE, 0.9)], {FOOD}),
-        # The aspect is settled first. Its polarity is that of the calls, unless they differ.
+        # Each polarity has a score of its own.
         ([[FLIPPED], [FLIPPED], [FLIPPED]], [(*SERVICE, 0.9)], {FLIPPED}),
         ([[FLIPPED], [SERVICE], []], [(*SERVICE, 0.9)], {SERVICE}),
-        # Both polarities stay if most calls have both.
         ([[FLIPPED, SERVICE], [FLIPPED, SERVICE], [FOOD]], [], {FLIPPED, SERVICE}),
     ],
 )
-def test_contested_aspects_are_scored(
+def test_contested_tuples_are_scored(
     calls: list[list[Pair]], seen: list[tuple[str, str, float]], final: set[Pair]
 ) -> None:
-    output, turns = decide([call(*c) for c in calls], reader(*seen), trust=0.4)
+    output, turns = decide([call(*c) for c in calls], reader(*seen), trust=0.4, threshold=0.4)
     assert (pairs(output), turns) == (final, [0, 1, 2])
     opinion = output.meta.selective
     assert opinion is not None and opinion.calls == 3
     assert {(t.aspect_term, t.polarity) for t in opinion.tuples if t.kept} == final
+    sure = {(t, p): s for t, p, s in seen}
+    for t in opinion.tuples:
+        pair = (t.aspect_term, t.polarity)
+        votes = sum(pair in c for c in calls)
+        assert (t.votes, t.p) == (votes, sure.get(pair, 0.0))
+        assert t.score == pytest.approx(0.6 * votes / 3 + 0.4 * t.p, abs=1e-9)
+    scores = {(t.aspect_term, t.polarity): t.score for t in opinion.tuples}
+    for a in output.final_result.final_aspects:
+        assert a.confidence == scores[a.aspect_term, a.polarity]
     # What the extra calls changed is a change of Stage 1.
     stage1 = {(t.aspect_term, t.polarity) for t in output.final_result.stage1_tuples}
     assert stage1 == set(calls[0])
 
 
 def test_full_trust_makes_no_further_call_and_says_so() -> None:
-    output, turns = decide([call(FLIPPED)], reader((*FOOD, 0.5), (*SERVICE, 0.2)), trust=1.0)
+    output, turns = decide([call(FLIPPED)], reader((*FOOD, 0.5), (*SERVICE, 0.39)), trust=1.0)
     assert (pairs(output), turns) == ({FOOD}, [0])
     assert output.meta.selective is not None
     assert output.meta.selective.outcome == "reader_alone"
@@ -120,12 +131,21 @@ def test_in_a_language_without_a_model_the_calls_vote() -> None:
     assert (pairs(output), turns) == ({FOOD, SERVICE}, [0, 1, 2])
     assert output.meta.selective is not None
     assert (output.meta.selective.trust, output.meta.selective.outcome) == (0.0, "contested")
+    assert [(t.votes, t.p) for t in output.meta.selective.tuples] == [(2, 0), (2, 0), (1, 0)]
 
 
 def test_implicit_tuples_are_decided_by_the_calls_alone() -> None:
     vibe = ("vibe", "positive")
     output, _ = decide([call(FOOD, vibe), call(vibe), call()], SURE, trust=0.6)
     assert pairs(output) == {FOOD, SERVICE, vibe}
+    confidence = {a.aspect_term: a.confidence for a in output.final_result.final_aspects}
+    assert confidence["vibe"] == pytest.approx(2 / 3)
+
+
+def test_an_answer_that_names_nothing_adds_no_aspect() -> None:
+    nothing = [("NULL", "positive"), ("none", "negative"), (" null ", "neutral"), ("", "positive")]
+    output, turns = decide([call(*nothing)], reader())
+    assert (pairs(output), turns) == (set(), [0])
 
 
 def test_given_aspects_are_all_kept_and_only_their_polarities_fused() -> None:
@@ -135,27 +155,28 @@ def test_given_aspects_are_all_kept_and_only_their_polarities_fused() -> None:
     assert pairs(output) == {FOOD, SERVICE, ("view", "neutral")}
 
 
-def agreement(matched: int, called: int, reported: int, sure: float, seen: float) -> Agreement:
-    return Agreement(
-        matched=matched,
-        called=called,
-        reported=reported,
-        probability_reported=sure,
-        probability_seen=seen,
-    )
+def test_the_trust_falls_where_the_analyser_does_not_know_the_domain() -> None:
+    trusts = []
+    for facts in ({}, {"knows_domain": False}):
+        output, _ = decide([call()] * 3, reader((*FOOD, 0.9), **facts))
+        assert output.meta.selective is not None
+        assert output.meta.selective.trust_from == "default"
+        trusts.append(output.meta.selective.trust)
+    assert trusts == [DEFAULT_TRUST[True], DEFAULT_TRUST[False]]
+    assert trusts[1] < trusts[0]
 
 
-def test_trust_rises_with_the_analysers_own_probabilities_and_falls_with_agreement() -> None:
+def test_a_model_that_rarely_agrees_is_too_weak() -> None:
     settings = SelectiveSettings()
-    # Quality 2 x 70 / (100 + 75) = 0.8, agreement 0.6, model 0.6 / sqrt(0.8) = 0.671.
-    known = measured_trust([agreement(30, 50, 50, 35, 37.5)] * 2, settings)
-    assert known == pytest.approx(0.8 / (0.8 + 0.65 * 0.6 / 0.8**0.5), abs=1e-5)
-    # In an unknown domain it reports with little confidence.
-    unknown = measured_trust([agreement(60, 100, 100, 34, 50)], settings)
-    assert unknown is not None and known is not None and unknown < known
-    weak = measured_trust([agreement(20, 100, 100, 70, 75)], settings)
-    assert weak == 1.0
-    assert measured_trust([], settings) is None and measured_trust([Agreement()], settings) is None
+
+    def agreeing(matched: int) -> Agreement:
+        return Agreement(matched=matched, called=100, reported=100, p_reported=70, p_seen=75)
+
+    # Quality 2 x 70 / (100 + 75) = 0.8; the model's F1 is about 0.3 / sqrt(0.8) = 0.335.
+    assert is_too_weak([agreeing(30)], settings)
+    assert not is_too_weak([agreeing(40)], settings)
+    assert not is_too_weak([], settings)
+    assert not is_too_weak([Agreement()], settings)
 
 
 def test_the_offline_analyser_is_not_compared_with_itself() -> None:
@@ -171,7 +192,12 @@ def test_a_recorded_second_reader_is_replayed_and_a_missing_one_computed() -> No
     answer = next(c for c in output.process_trace if c.node == "second_reader")
     assert answer.backend == "offline" and answer.output["knows_domain"]
     assert {t["aspect_term"] for t in answer.output["tuples"]} >= {"food", "service"}
-    assert not output.meta.selective or output.meta.selective.trust == 0.6
+    # The likeliest polarity of an aspect and the others, with one probability in all.
+    food = [t for t in answer.output["tuples"] if t["aspect_term"] == "food"]
+    assert len({t["polarity"] for t in food}) == len(food) > 1
+    assert [t["reported"] for t in food] == [True] + [False] * (len(food) - 1)
+    assert sum(t["probability"] for t in food) <= 1.001
+    assert not output.meta.selective or output.meta.selective.trust == DEFAULT_TRUST[True]
     french = build(p, backend).invoke({"text": "Le repas était bon.", "lang": "fr"})["output"]
     assert french.meta.selective and not french.meta.selective.reads_language
 

@@ -1,8 +1,9 @@
-"""How far the second reader is trusted in a run: measured on its first texts, without gold.
+"""Whether the model is too weak beside the second reader: measured on a run's first texts.
 
-The first `selective.sample` texts of each language and domain are analysed under the default trust;
-what the model and the analyser said about them gives the trust for all others. The order of the
-data decides which texts these are, so the same data give the same trust at any concurrency.
+The first `selective.sample` texts of each language and domain are analysed under the default trust.
+If the model and the analyser agree too rarely on them (`is_too_weak`), the trust is 1 for all later
+texts: the analyser decides alone. Gold is not used. The order of the data decides which texts these
+are, so the same data give the same trust at any concurrency.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import TypeAdapter
 
 from absa.nodes.language import detect, normalise_code
-from absa.nodes.second_opinion import measured_trust
+from absa.nodes.second_opinion import is_too_weak
 from absa.runs.journal import Journal
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import Sample
@@ -43,27 +44,30 @@ class ReaderTrust:
             if counts[group] < self._settings.sample:
                 counts[group] += 1
                 self._chosen[sample.uid] = group
-        noted = _NOTED.validate_python(journal.recall(self._key, list) or [])
-        self._trust: Mapping[Group, float] = {(lang, domain): t for lang, domain, t in noted}
+        noted = journal.recall(self._key, list)
+        self._is_measured = noted is not None
+        self._trust: Mapping[Group, float] = {
+            (lang, domain): trust for lang, domain, trust in _NOTED.validate_python(noted or [])
+        }
 
     def is_measured_on(self, sample: Sample) -> bool:
         """Whether this text is one of those that the trust is measured on."""
         return sample.uid in self._chosen
 
     def measure(self) -> None:
-        """Compute the trust of each group from the finished records of its texts."""
-        if not self._chosen or self._trust:
+        """Measure each group on the finished records of its texts, once for the whole run."""
+        if not self._chosen or self._is_measured:
             return
         texts: dict[Group, list[FinalOutput]] = {}
         for uid, line in self._journal.outputs(self._seed, self._chosen):
             texts.setdefault(self._chosen[uid], []).append(FinalOutput.model_validate_json(line))
-        measured = {
-            group: measured_trust(
+        self._trust = {
+            group: 1.0
+            for group, outputs in texts.items()
+            if is_too_weak(
                 (o.meta.selective.agreement for o in outputs if o.meta.selective), self._settings
             )
-            for group, outputs in texts.items()
         }
-        self._trust = {group: trust for group, trust in measured.items() if trust is not None}
         noted = [[lang, domain, trust] for (lang, domain), trust in self._trust.items()]
         self._journal.note(self._key, noted)
 
@@ -74,10 +78,10 @@ class ReaderTrust:
     def notes(self) -> list[str]:
         """What was measured, for the end of the run."""
         return [
-            f"trust in the analyser ({lang}, {domain or 'no domain'}): "
-            + (f"{trust:.2f}" if trust < 1 else "1, it decides alone: the model agrees too rarely")
-            + f", measured on the first {self._settings.sample} texts"
-            for (lang, domain), trust in self._trust.items()
+            f"{lang}, {domain or 'no domain'}: the analyser decides alone, and the model is called "
+            f"once per text: on the first {self._settings.sample} texts it agreed with the "
+            "analyser too rarely for more calls to pay (pipeline.selective.alone_below)"
+            for lang, domain in self._trust
         ]
 
 
