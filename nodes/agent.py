@@ -191,6 +191,8 @@ def encodable(output: dict[str, Any]) -> dict[str, Any]:
 # What models are not shown: places are computed from the words, a model's confidence says little to
 # another one, and the judge's edits are among the hints.
 _UNSHOWN = frozenset({"span", "confidence", "weight", "provenance_hint", "final_patch"})
+# An argument weighs what its stance does: a reviewer is shown that too.
+_SHOWN_IN: Mapping[str, frozenset[str]] = {"rebuttal_points": frozenset({"weight"})}
 # Keyed by aspect terms, which may be any word.
 _BY_TERM = frozenset({"aspect_hints"})
 
@@ -213,16 +215,20 @@ def render(inputs: Mapping[str, Any]) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 
-def _shown(value: Any, *, by_term: bool = False) -> Any:
+def _shown(value: Any, *, by_term: bool = False, unshown: frozenset[str] = _UNSHOWN) -> Any:
     if isinstance(value, dict):
         parts = {
-            key: _shown(part, by_term=key in _BY_TERM)
+            key: _shown(
+                part,
+                by_term=key in _BY_TERM,
+                unshown=unshown - _SHOWN_IN.get(key, frozenset()),
+            )
             for key, part in value.items()
-            if by_term or key not in _UNSHOWN
+            if by_term or key not in unshown
         }
         return {key: part for key, part in parts.items() if part}
     if isinstance(value, (list, tuple)):
-        return [_shown(part) for part in value]
+        return [_shown(part, unshown=unshown) for part in value]
     return value
 
 

@@ -20,7 +20,7 @@ ate_review = Agent(
     sees=lambda state, pipeline: {
         "stage1_ate": ate_view(state),
         "stage1_validator": validation_view(state),
-        "review_context": hints_view(state),
+        "review_context": hints_view(state, pipeline),
     },
     writes="ate_reviews",
     update=_update,

@@ -20,7 +20,7 @@ atsa_review = Agent(
     sees=lambda state, pipeline: {
         "stage1_atsa": atsa_view(state),
         "stage1_validator": validation_view(state),
-        "review_context": hints_view(state),
+        "review_context": hints_view(state, pipeline),
     },
     writes="atsa_reviews",
     update=_update,

@@ -235,6 +235,7 @@ def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | No
         personas={name: speakers[name].model_dump() for name in pipeline.debate.order},
         rounds=tuple(DebateRound(round=n, turns=tuple(t)) for n, t in sorted(rounds.items())),
         summary=summary,
+        review_context=state["debate_hints"],
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from absa.nodes.language import language
 from absa.nodes.review_context import Mentions
 from absa.schemas.answers import AspectReview, SentimentReview
+from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import State
 
 R = TypeVar("R", AspectReview, SentimentReview)
@@ -17,11 +18,23 @@ def validation_view(state: State) -> dict[str, Any]:
     return state["stage1_validation"].model_dump(exclude_none=True)
 
 
-def hints_view(state: State) -> dict[str, Any] | None:
-    """The debate review context: what the judge gave and the edits; None without a debate."""
+_POINT = {"speaker", "stance", "key_points", "weight", "polarity_hint"}
+
+
+def hints_view(state: State, pipeline: PipelineSettings) -> dict[str, Any] | None:
+    """The debate review context as reviewers see it; None without a debate.
+
+    They see the judge's result and the hints. A debate in prose has no edits: there the arguments
+    are shown too. The rest of the context repeats these, or is for the record.
+    """
     context = state["debate_hints"]
-    shown = {"summary", "aspect_hints"}  # the rest repeats them, or is for the record
-    return context.model_dump(exclude_none=True, include=shown) if context else None
+    if context is None:
+        return None
+    view = context.model_dump(exclude_none=True, include={"summary", "aspect_hints"})
+    if pipeline.debate.protocol == "persona":
+        points = context.rebuttal_points
+        view["rebuttal_points"] = [p.model_dump(include=_POINT, exclude_none=True) for p in points]
+    return view
 
 
 class Provenance:

@@ -21,6 +21,9 @@ The persona debate has no edits. One hint per turn and mentioned aspect comes fr
 | another    | 0.8    | neutral              |
 
 A turn that names no aspect speaks of the Stage 1 aspects that have the polarity of its hint.
+
+Each turn that said something counts once in `mapping_stats`: it named an aspect of Stage 1
+(direct), its polarity stood for one (fallback), or neither (none).
 """
 
 from __future__ import annotations
@@ -173,7 +176,9 @@ def build_context(
         assert isinstance(turn.answer, TurnAnswer), "a patch debate speaks in edits"
         edits = known_edits(turn.answer.proposed_edits)
         placed = [add(e, turn.speaker, getattr(weights, e.op)) for e in edits]
-        if any(known for found in placed if found for known in found[1:]):
+        if not turn.answer.proposed_edits:
+            pass  # a speaker who agrees with everything is right to be silent
+        elif any(known for found in placed if found for known in found[1:]):
             stats["direct"] += 1
         else:
             stats["none"] += 1
@@ -240,7 +245,10 @@ def stance_context(
                 speaker=turn.speaker,
                 stance=stance,
                 aspect_refs=tuple(refs),
-                points=tuple(said.key_points or ([said.message] if said.message else [])),
+                key_points=tuple(said.key_points or ([said.message] if said.message else [])),
+                message=said.message,
+                weight=weight,
+                polarity_hint=polarity,
                 provenance_hint=source,
             )
         )
@@ -315,6 +323,6 @@ def _rebuttal(turn: Turn, edits: list[Edit], refs: list[str]) -> RebuttalPoint:
         speaker=turn.speaker,
         stance=PATCH_STANCE,
         aspect_refs=tuple(dict.fromkeys(refs)),
-        points=tuple(said(e) for e in edits),
+        key_points=tuple(said(e) for e in edits),
         provenance_hint=provenance(turn.speaker),
     )

@@ -22,6 +22,7 @@ from absa.schemas.records import (
     MappingStats,
     ModeratorOutput,
     ReviewAction,
+    ReviewContext,
     SecondOpinion,
     ValidatorAggregate,
     ValidatorRisk,
@@ -124,6 +125,8 @@ class DebateOutput(OutputModel):
     personas: dict[str, dict[str, str]] = Field(default_factory=dict)
     rounds: tuple[DebateRound, ...] = ()
     summary: DebateSummary
+    # What the debate came to, per aspect: what reviewers were told and the gate weighed.
+    review_context: ReviewContext | None = None
 
 
 class AnalysisFlags(OutputModel):

@@ -121,7 +121,7 @@ class Hint(Record):
 
 
 class MappingStats(Record):
-    """How many turns could be mapped to Stage 1 aspects."""
+    """How many turns could be mapped to Stage 1 aspects. A turn without edits is not counted."""
 
     direct: int = 0
     fallback: int = 0
@@ -143,7 +143,11 @@ class RebuttalPoint(Record):
     speaker: str
     stance: str
     aspect_refs: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
+    key_points: tuple[str, ...] = ()
+    # Of a turn in prose: what it said, and the weight and polarity of its stance.
+    message: str | None = None
+    weight: float | None = None
+    polarity_hint: str | None = None
     provenance_hint: str
 
 

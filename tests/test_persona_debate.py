@@ -226,6 +226,31 @@ def test_reviews_about_an_aspect_carry_who_spoke_of_it() -> None:
     assert entry.provenance == "source:critic/con, source:empath/pro"
 
 
+def test_reviewers_hear_the_arguments_and_the_output_holds_what_they_were_told() -> None:
+    backend = ScriptedBackend(answers(critic=turn("con", "소리가 작다", "소리: 크지 않네요")))
+    graph = build(pipeline(debate={"protocol": "persona", "rounds": 1}), backend)
+    out = graph.invoke({"text": TEXT, "lang": "ko"})["output"]
+    told = {
+        "speaker": "critic",
+        "stance": "con",
+        "key_points": ("소리: 크지 않네요",),
+        "weight": 1.0,
+        "polarity_hint": "negative",
+    }
+    for reviewer in ("ate_review", "atsa_review"):
+        question = next(q for q in backend.asked if q.node == reviewer)
+        assert told in question.inputs["review_context"]["rebuttal_points"]
+        # The model reads it too, weights included.
+        shown = json.loads(question.user)["review_context"]
+        assert {**told, "key_points": ["소리: 크지 않네요"]} in shown["rebuttal_points"]
+        # Weights of single hints are not for a model.
+        assert "weight" not in shown["aspect_hints"]["소리"][0]
+    context = out.debate.review_context
+    assert context is not None and context.aspect_hints["소리"][0].weight == 1.0
+    assert told.items() <= context.rebuttal_points[1].model_dump().items()
+    assert FinalOutput.model_validate_json(out.model_dump_json()).debate == out.debate
+
+
 def test_a_persona_that_a_user_adds_is_one_more_speaker() -> None:
     neighbour = {"name": "Neighbour", "role": "Neighbour", "goal": "Say how loud", "stance": "con"}
     debate = {

@@ -31,7 +31,9 @@ from absa.nodes.polarity import PolarityCounter
 from absa.nodes.review_context import build_context
 from absa.schemas.answers import JudgeAnswer, TurnAnswer
 from absa.schemas.records import ReviewContext, StageResult, Turn
+from absa.schemas.sample import Sample
 from absa.schemas.settings import HintWeights, PipelineSettings
+from absa.scorecard import scorecard
 
 KO = language("ko")
 TEXT = "가격이 비싸고 맛은 좋아요."
@@ -180,10 +182,10 @@ def test_an_edit_that_names_nothing_or_has_a_made_up_op_says_nothing():
         (turn(drop("가격")), STAGE1, (1, 0, 0), (0, 0)),
         (turn(drop("배송"), drop("값")), STAGE1, (1, 0, 0), (0, 0)),
         (turn(drop("배송")), STAGE1, (0, 0, 1), (0, 1)),
-        (turn(), STAGE1, (0, 0, 1), (0, 1)),
+        (turn(), STAGE1, (0, 0, 0), (0, 0)),
         (turn(drop("가격")), stage(), (0, 0, 1), (1, 0)),
     ],
-    ids=["direct", "one of its edits maps", "no match", "nothing said", "no aspects"],
+    ids=["direct", "one of its edits maps", "no match", "silent", "no aspects"],
 )
 def test_each_turn_is_mapped_or_says_why_not(spoken, stage1, stats, reasons):
     found = context(spoken, stage1=stage1)
@@ -204,8 +206,11 @@ def test_mapping_counts_turns_and_not_the_judges_patch():
             judge=judge(drop("가격"), drop("맛")),
         ),
     )
-    assert out.meta.mapping_stats.model_dump() == {"direct": 1, "fallback": 0, "none": 2}
-    assert out.meta.mapping_fail_reasons.no_match == 2
+    # cj is silent: it agrees with everything, and is in no rate.
+    assert out.meta.mapping_stats.model_dump() == {"direct": 1, "fallback": 0, "none": 1}
+    assert out.meta.mapping_fail_reasons.no_match == 1
+    card = scorecard(out, Sample(uid=out.uid, text=TEXT), 0)
+    assert card["debate"]["mapping_coverage"] == {"numerator": 1, "denominator": 2, "rate": 0.5}
 
 
 def test_the_judges_evidence_is_filed_under_the_hinted_aspects_first_entry_first():
@@ -227,8 +232,8 @@ def test_the_context_names_stage1_aspects_their_synonyms_and_what_each_speaker_s
     assert found.synonym_hints == {"가격": ["값", "비용", "가격대"], "맛": ["풍미"]}
     first, second = found.rebuttal_points
     assert (first.speaker, first.stance, first.aspect_refs) == ("epm", "patch", ("가격",))
-    assert first.points == ('set_polarity 값 negative ("비싸고")',)
-    assert (second.speaker, second.aspect_refs, second.points) == ("tan", (), ())
+    assert first.key_points == ('set_polarity 값 negative ("비싸고")',)
+    assert (second.speaker, second.aspect_refs, second.key_points) == ("tan", (), ())
     assert found.review_guidance and found.fallback_mapping_policy
 
 

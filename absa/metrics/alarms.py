@@ -11,30 +11,33 @@ from absa.nodes.thresholds import reaches
 from absa.schemas.json_text import parse_json
 
 FILE = "debate_thresholds.json"
-# Warning, the rate it looks at, whether a low rate is the bad one, and what to do about it.
+# Warning, the rate it looks at, and whether a low rate is the bad one.
 _WATCHED = (
-    (
-        "coverage",
-        "debate_mapping_coverage",
-        True,
-        "few turns of the debate can be mapped to an aspect of Stage 1: look at what the speakers "
-        "call the aspects, and add their words to the synonyms of resources/patterns",
-    ),
-    (
-        "no_match",
-        "debate_fail_no_match_rate",
-        False,
-        "the debate speaks of aspects that Stage 1 does not have: let the speakers' prompts ask "
-        "for the given aspect_ref, add synonyms, or see which aspects Stage 1 misses",
-    ),
-    (
-        "neutral",
-        "debate_fail_neutral_stance_rate",
-        False,
-        "many turns take no side, so that they cannot move anything: let the personas' goals ask "
-        "for a polarity with evidence",
-    ),
+    ("coverage", "debate_mapping_coverage", True),
+    ("no_match", "debate_fail_no_match_rate", False),
+    ("neutral", "debate_fail_neutral_stance_rate", False),
 )
+# Why turns could not be mapped, and what to do about it.
+_TIPS = {
+    "no_aspects": (
+        "Stage 1 found no aspect in texts that the debate speaks about: look at what ate misses"
+    ),
+    "no_match": (
+        "the debate speaks of aspects that Stage 1 does not have: let the speakers' prompts ask "
+        "for the given aspect_ref, add their words to the synonyms of resources/patterns, or see "
+        "which aspects Stage 1 misses"
+    ),
+    "neutral_stance": (
+        "many turns take no side, so that they cannot move anything: let the personas' goals ask "
+        "for a polarity with evidence"
+    ),
+}
+_TIP_OF = {"no_match": "no_match", "neutral": "neutral_stance"}
+
+
+def _main_reason(process: Mapping[str, Any]) -> str:
+    """Why most of the turns without an aspect could not be mapped."""
+    return max(_TIPS, key=lambda why: process[f"debate_fail_{why}_rate"]["rate"] or 0)
 
 
 @cache
@@ -48,7 +51,7 @@ def thresholds() -> dict[str, float]:
 def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The warnings that the process metrics call for; an empty rate calls for none."""
     found = []
-    for name, metric, low_is_bad, tip in _WATCHED:
+    for name, metric, low_is_bad in _WATCHED:
         value = process[metric]["rate"]
         if value is None:
             continue
@@ -61,7 +64,7 @@ def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
                         "severity": severity,
                         "value": value,
                         "threshold": limit,
-                        "tip": tip,
+                        "tip": _TIPS[_TIP_OF.get(name) or _main_reason(process)],
                     }
                 )
                 break

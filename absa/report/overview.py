@@ -84,6 +84,10 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _section("The second opinion", SECOND_OPINION, runs, _second_opinion)
         if any(run.tally.second_opinion for run in runs)
         else None,
+        _section("The debate's turns", TURNS, runs, _turns)
+        if any(run.tally.turns.total() for run in runs)
+        else None,
+        _section("Changes and ignored risks", MOVES, runs, _moves),
         _section("The override gate", GATE, runs, _gate),
         _section("Adopting Stage 2", ADOPT, runs, _adoption),
         _section("The Moderator's rules", MODERATOR, runs, _rules),
@@ -106,6 +110,11 @@ CONFLICT = (
     "Tuples of the three perspectives that contradict or overlap each other, or that a rule "
     "doubts, go to three reviewers; the arbiter takes what at least two of them want."
 )
+TURNS = (
+    "Whether what a speaker said could be mapped to an aspect of Stage 1. A turn without edits "
+    "agrees with everything and is not counted."
+)
+MOVES = "What moved a result away from Stage 1, and why nothing came of a risk that was flagged."
 GATE = (
     "Each aspect that the debate spoke of is judged; the first condition that holds decides. "
     "A bar leads to its samples."
@@ -414,6 +423,41 @@ def _second_opinion(run: Shown) -> Markup:
     names = {"agreed": "Agreed", "contested": "Contested", "reader_alone": "Analyser alone"}
     rows = [Bar(name, code, tally.second_opinion[code]) for code, name in names.items()]
     return el("div", bars(rows, asked), el("h4", f"{calls / asked:.2f} calls a text"))
+
+
+def _turns(run: Shown) -> Markup:
+    tally = run.tally
+    if not tally.turns.total():
+        return el("p", "No turn said anything.", class_="quiet")
+    rows = [Bar(name, code, tally.turns[code]) for code, name in words.MAPPED.items()]
+    why = [
+        Bar(name, code, tally.unmapped[code])
+        for code, name in words.UNMAPPED.items()
+        if tally.unmapped[code]
+    ]
+    return el(
+        "div",
+        bars(rows, tally.turns.total()),
+        [el("h4", "Why not"), bars(why, tally.turns.total())] if why else None,
+    )
+
+
+def _moves(run: Shown) -> Markup:
+    tally = run.tally
+    rows = [
+        Bar(name, code, tally.moves[code], code == "guided") for code, name in words.MOVES.items()
+    ]
+    why = [
+        Bar(words.IGNORED.get(code, code), code, count)
+        for code, count in sorted(tally.ignored.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    head = f"{tally.flagged:,} samples with a risk, {tally.ignored.total():,} of them not changed"
+    return el(
+        "div",
+        bars(rows, tally.samples),
+        el("h4", head) if tally.flagged else None,
+        bars(why, tally.flagged) if why else None,
+    )
 
 
 def _gate(run: Shown) -> Markup:

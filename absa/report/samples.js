@@ -565,7 +565,19 @@ function drawDebate(debate, lang) {
       judge.polarity && h("p", {}, h("span", { class: "quiet" }, "sentence "), chip(judge.polarity),
         (judge.spans || []).map((span) => [" ", quote(span, lang)])),
       spoken(judge, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),
-      (judge.unresolved || []).length ? h("p", { class: "spoken" }, h("span", { class: "quiet" }, "unresolved: "), judge.unresolved.join("; ")) : null)));
+      (judge.unresolved || []).length ? h("p", { class: "spoken" }, h("span", { class: "quiet" }, "unresolved: "), judge.unresolved.join("; ")) : null)),
+    drawContext(debate.context, lang));
+}
+
+const drawHint = ([speaker, op, weight, polarity]) =>
+  h("li", {}, h("b", {}, speaker), ` ${plain(op)} `, polarity ? chip(polarity) : "", h("span", { class: "num quiet" }, ` weight ${number(weight)}`));
+
+function drawContext({ hints, points }, lang) {
+  if (!hints.length && !points.length) return null;
+  return h("details", { class: "context" }, h("summary", {}, "What the reviewers were told"),
+    hints.map(([aspect, said]) => [h("p", {}, h("strong", { lang: langOf(lang) }, aspect)), h("ul", { class: "hints" }, said.map(drawHint))]),
+    points.length ? h("ul", { class: "hints" }, points.map(([speaker, stance, weight, polarity, words]) => [
+      drawHint([speaker, stance, weight, polarity]), words.map((line) => h("li", { class: "spoken" }, line))])) : null);
 }
 
 function meter(name, value, limit) {
@@ -609,8 +621,7 @@ export function drawGate(records, lang, steps) {
         record.evidence && [" · evidence ", quote(record.evidence, lang), record.sentence_evidence && " (the sentence's)"]),
       h("details", { open: records.length < 3 }, h("summary", {}, "Conditions, in order"), drawConditions(record, steps)),
       (record.hints || []).length ? h("details", {}, h("summary", {}, `${record.hints.length} hints from the debate`),
-        h("ul", { class: "hints" }, record.hints.map(([speaker, op, weight, polarity]) =>
-          h("li", {}, h("b", {}, speaker), ` ${plain(op)} `, polarity ? chip(polarity) : "", h("span", { class: "num quiet" }, ` weight ${number(weight)}`))))) : null)));
+        h("ul", { class: "hints" }, record.hints.map(drawHint))) : null)));
 }
 
 function drawLog(log) {

@@ -192,6 +192,24 @@ def _debate(raw: dict[str, Any]) -> dict[str, Any] | None:
                 **_words(summary, _SUMMED_UP),
             }
         ),
+        "context": _context(debate.get("review_context") or {}),
+    }
+
+
+def _context(context: dict[str, Any]) -> dict[str, Any]:
+    """What the reviewers were told of the debate."""
+    hints = context.get("aspect_hints") or {}
+    points = context.get("rebuttal_points") or ()
+    return {
+        "hints": [
+            [aspect, [[h["speaker"], h["op"], h["weight"], h["polarity_hint"]] for h in said]]
+            for aspect, said in hints.items()
+        ],
+        "points": [
+            [p["speaker"], p["stance"], p["weight"], p["polarity_hint"], list(p["key_points"])]
+            for p in points
+            if p.get("weight") is not None
+        ],
     }
 
 

@@ -13,6 +13,7 @@ from absa.report.reading import Entry
 from absa.schemas.records import CallRecord
 from absa.schemas.settings import SECOND_READER
 from absa.schemas.verdicts import CONFIRMS
+from absa.scorecard import ignored_proposal, stage_delta
 
 BINS = 10
 
@@ -103,6 +104,13 @@ class Tally:
     # Of the scorecards.
     versions: set[int] = field(default_factory=set)
     languages: Counter[str] = field(default_factory=Counter)
+    # How the debate's turns were mapped to aspects, and why not.
+    turns: Counter[str] = field(default_factory=Counter)
+    unmapped: Counter[str] = field(default_factory=Counter)
+    # How results moved away from Stage 1, and why flagged risks changed nothing.
+    moves: Counter[str] = field(default_factory=Counter)
+    flagged: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     adoption: Counter[tuple[str, str]] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
@@ -130,6 +138,13 @@ class Tally:
         self.tuples_changed += tuples
         self.label_changed += label
         self.languages[output.lang] += 1
+        self.turns.update(meta.mapping_stats.model_dump())
+        self.unmapped.update(meta.mapping_fail_reasons.model_dump())
+        self.moves[stage_delta(output)["change_type"]] += 1
+        ignored = ignored_proposal(output)
+        self.flagged += ignored["flagged"]
+        if ignored["ignored"]:
+            self.ignored[ignored["why"]] += 1
         self.reached_gate += bool(meta.override_gate)
         self.gated += any(r.applied for r in meta.override_gate)
         self.confirmed += any(r.verdict in CONFIRMS for r in meta.override_gate)

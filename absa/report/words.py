@@ -20,6 +20,28 @@ NOT_ADOPTED = {
     "ev_below_threshold": "Evidence value too low",
     "conflict_blocked": "Blocked by a conflict",
 }
+MAPPED = {
+    "direct": "Named an aspect of Stage 1",
+    "fallback": "Meant one by its polarity",
+    "none": "Could not be mapped",
+}
+UNMAPPED = {
+    "no_aspects": "Stage 1 has no aspect",
+    "no_match": "Speaks of another aspect",
+    "neutral_stance": "Takes no side",
+}
+MOVES = {
+    "guided": "Changed by a correction",
+    "unguided": "Changed without a correction",
+    "none": "As Stage 1 left it",
+}
+IGNORED = {
+    "target_not_found": "Its aspect is not there",
+    "neutral_flip": "A neutral cannot be flipped",
+    "blocked_at_adoption": "Stage 2 was not adopted",
+    "no_proposal": "Nothing was proposed",
+    "no_change": "The proposal changed nothing",
+}
 ARBITER = {
     "majority": "Two or more reviewers agreed",
     "merge_refused": "A merge of different polarities, refused",
