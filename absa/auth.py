@@ -1,9 +1,10 @@
-"""Who may use the LangGraph server and how much one may send; `langgraph.json` names both.
+"""Access control of the LangGraph server: a bearer token and a limit on the request size.
 
-With `ABSA_TOKEN` in the server's environment every request needs it, as a bearer token. Without it
-the server answers its own machine only.
+`langgraph.json` loads both objects, `auth` and `app`. If `ABSA_TOKEN` is set in the server's
+environment, every request needs it as a bearer token. If not, the server answers requests from its
+own machine only.
 
-`ABSA_MAX_BODY_BYTES` bounds the body of a request (default 10,000,000).
+`ABSA_MAX_BODY_BYTES` limits the body of a request (default 10,000,000).
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ auth = Auth()
 
 
 def _token() -> bytes | None:
-    """The token of the environment; an empty one is a mistake that would open the server."""
-    given = os.environ.get(TOKEN)
-    if given is None:
+    """The token from the environment; an empty one is an error, since it would admit everyone."""
+    token = os.environ.get(TOKEN)
+    if token is None:
         return None
-    if not given.strip():
-        raise InputError(f"{TOKEN} is empty: give it a secret, or unset it to serve this machine")
-    return given.strip().encode()
+    if not token.strip():
+        raise InputError(f"{TOKEN} is empty: set a secret, or unset it to serve this machine only")
+    return token.strip().encode()
 
 
 def _max_body() -> int:
-    """The bound of the environment, or the default."""
-    given = os.environ.get(MAX_BODY, "").strip()
-    if not given:
+    """The limit from the environment, or the default."""
+    value = os.environ.get(MAX_BODY, "").strip()
+    if not value:
         return _DEFAULT_MAX_BODY
-    if not given.isascii() or not given.isdigit() or not int(given):
-        raise InputError(f"{MAX_BODY} must be a number of bytes such as 10000000, got {given!r}")
-    return int(given)
+    if not value.isascii() or not value.isdigit() or not int(value):
+        raise InputError(f"{MAX_BODY} must be a number of bytes such as 10000000, got {value!r}")
+    return int(value)
 
 
 _TOKEN = _token()
@@ -62,7 +63,7 @@ _MAX_BODY = _max_body()
 async def authenticate(
     authorization: str | None, scope: dict[str, Any]
 ) -> Auth.types.MinimalUserDict:
-    """Let a request in, or say why not."""
+    """Admit a request, or raise the HTTP error."""
     if (refused := _refusal(authorization, scope)) is not None:
         raise Auth.exceptions.HTTPException(*refused)
     return {"identity": "bearer of the token" if _TOKEN else "this machine"}
@@ -70,12 +71,12 @@ async def authenticate(
 
 @auth.on
 async def check_switches(ctx: Auth.types.AuthContext, value: Any) -> bool:
-    """Allow what the token allows, and refuse switches that the graphs do not have.
+    """Refuse a run whose context has keys that the graphs do not have.
 
-    The server would drop them silently, and a misspelt one would leave its part switched on.
+    The server would drop them silently: a misspelt toggle would leave its part switched on.
     """
     if isinstance(value, Mapping):
-        # A run's context stands in its keyword arguments, an assistant's beside its name.
+        # The context of a run is in its `kwargs`, that of an assistant at the top level.
         _check_context(value.get("context"))
         _check_context((value.get("kwargs") or {}).get("context"))
     return True
@@ -87,18 +88,18 @@ def _check_context(context: Any) -> None:
         close = get_close_matches(unknown[0], RunContext.model_fields, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         names = ", ".join(map(repr, unknown))
-        raise Auth.exceptions.HTTPException(422, f"the context has no switch {names}{hint}")
+        raise Auth.exceptions.HTTPException(422, f"the context has no setting {names}{hint}")
 
 
-class Door:
-    """The same question before all routes but the health check.
+class TokenMiddleware:
+    """Checks the token before every route except the health check.
 
-    LangGraph's server asks it where its data are meant to be read. It has other routes, for its own
-    tests and for deployment, that read and delete threads or start programs, and asks nobody there.
+    LangGraph's server calls `authenticate` on its documented routes only. It has others, for its
+    own tests and for deployment, that read and delete threads or start programs without a check.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        """Stand before `app`."""
+        """Wrap `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,17 +107,17 @@ class Door:
         if scope["type"] != "lifespan" and scope["path"] != HEALTH and not _is_preflight(scope):
             authorization = Headers(scope=scope).get("authorization")
             if (refused := _refusal(authorization, scope)) is not None:
-                status, why = refused
-                await JSONResponse({"detail": why}, status)(scope, receive, send)
+                status, detail = refused
+                await JSONResponse({"detail": detail}, status)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
 class BoundedBody:
-    """Refuses a request whose body is larger than the bound, before it is kept in memory."""
+    """Refuses a request whose body is larger than the limit, before it is held in memory."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Stand before `app`."""
+        """Wrap `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,22 +128,25 @@ class BoundedBody:
         headers = Headers(scope=scope)
         length = headers.get("content-length")
         if length is not None:
-            # The HTTP server itself holds a client to the length that it announced.
+            # The HTTP server itself enforces the length that a client announced.
             too_large = not length.isdigit() or int(length) > _MAX_BODY
         elif "transfer-encoding" in headers:
             receive, too_large = await _read_ahead(receive)
         else:
             too_large = False  # no body
         if too_large:
-            why = f"the body is larger than {_MAX_BODY:,} bytes: send less, or raise {MAX_BODY}"
+            detail = f"the body is larger than {_MAX_BODY:,} bytes: send less, or raise {MAX_BODY}"
             close = {"connection": "close"}  # the rest of the body is not read
-            await JSONResponse({"detail": why}, 413, close)(scope, receive, send)
+            await JSONResponse({"detail": detail}, 413, close)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
-    """A body of unknown length: what gives it once more, and whether it is too large."""
+    """Read a body of unknown length up to the limit.
+
+    Returns a `receive` that replays it, and whether it is too large.
+    """
     messages: deque[Message] = deque()
     size = 0
     while size <= _MAX_BODY:
@@ -152,24 +156,27 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
         if not message.get("more_body", False):
             break
 
-    async def again() -> Message:
+    async def replay() -> Message:
         return messages.popleft() if messages else await receive()
 
-    return again, size > _MAX_BODY
+    return replay, size > _MAX_BODY
 
 
-app = Starlette(middleware=[Middleware(Door), Middleware(BoundedBody)])
+app = Starlette(middleware=[Middleware(TokenMiddleware), Middleware(BoundedBody)])
 
 
 def _refusal(authorization: str | None, scope: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Status and reason, None for who may come in."""
+    """HTTP status and reason of a refusal; None if the request is admitted."""
     if _TOKEN is not None:
-        scheme, _, given = (authorization or "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), _TOKEN)
-        if scheme.lower() != "bearer" or not right:
+        scheme, _, token = (authorization or "").partition(" ")
+        matches = hmac.compare_digest(token.strip().encode(), _TOKEN)
+        if scheme.lower() != "bearer" or not matches:
             return 401, f"send the header 'Authorization: Bearer ...' with the server's {TOKEN}"
     elif not _is_local(scope):
-        return 403, f"without {TOKEN} this server answers its own machine only: set it, start again"
+        return (
+            403,
+            f"without {TOKEN} this server serves its own machine only: set it, restart",
+        )
     return None
 
 
@@ -185,5 +192,5 @@ def _is_local(scope: Mapping[str, Any]) -> bool:
 
 
 def _is_preflight(scope: Mapping[str, Any]) -> bool:
-    """A browser asks what it may send, without a token; the server answers without its routes."""
+    """Whether this is a CORS preflight: sent without a token, answered before any route."""
     return scope.get("method") == "OPTIONS"

@@ -212,14 +212,14 @@ def test_without_a_token_nobody_else_is(
 
 
 @pytest.mark.parametrize(("host", "status"), [("203.0.113.7", 403), ("127.0.0.1", 404)])
-def test_the_door_is_shut_before_any_route_is_looked_for(
+def test_the_token_is_checked_before_the_route_is_resolved(
     host: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "_TOKEN", None)
 
     async def knock() -> int:
-        door = httpx.ASGITransport(app=auth.app, client=(host, 1))
-        async with httpx.AsyncClient(transport=door, base_url="http://server") as http:
+        transport = httpx.ASGITransport(app=auth.app, client=(host, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as http:
             return (await http.post("/internal/truncate")).status_code
 
     assert asyncio.run(knock()) == status
@@ -279,7 +279,7 @@ def test_an_empty_token_does_not_open_the_server(monkeypatch: pytest.MonkeyPatch
     importlib.reload(auth)
 
 
-def test_both_configurations_offer_the_same_behind_the_same_door() -> None:
+def test_both_configurations_serve_the_same_graphs_with_the_same_token_check() -> None:
     plain = json.loads(CONFIG.read_text(encoding="utf-8"))
     postgres = json.loads((ROOT / "langgraph.postgres.json").read_text(encoding="utf-8"))
     assert plain["auth"] == postgres["auth"] and plain["auth"]["disable_studio_auth"] is True

@@ -1,10 +1,10 @@
-"""A run on many processes: Dask hands out chunks, this process keeps all that must be one.
+"""A run on many processes: Dask distributes chunks, this process holds all shared state.
 
 | module | |
 |---|---|
 | `engine` | the driver's side: chunks of samples as Dask tasks |
-| `desk` | the driver's side: places, answers, budget, records |
-| `station` | a worker's side: one event loop and one graph per process |
-| `line` | what they say to each other |
-| `job` | what a worker has to know |
+| `coordinator` | the driver's side: in-flight limit, answer cache, budgets, journal |
+| `worker_session` | a worker's side: one event loop and one graph per process |
+| `channel` | the messages between the two |
+| `job` | what a worker needs to start |
 """

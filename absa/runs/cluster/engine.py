@@ -1,4 +1,4 @@
-"""The Dask engine: chunks of samples as tasks, on a cluster that runs or on one started here."""
+"""The Dask engine: chunks of samples as tasks, on a running cluster or on one started here."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from distributed import Client, LocalCluster
 from distributed.comm import get_address_host
 from distributed.utils import silence_logging_cmgr
 
-from absa.runs.cluster.desk import Desk
+from absa.runs.cluster.coordinator import Coordinator
 from absa.runs.cluster.job import Item, Job, VersionMismatch, job_of
-from absa.runs.cluster.station import work_on
+from absa.runs.cluster.worker_session import work_on
 from absa.runs.plan import RunError, RunPlan
 from absa.runs.pool import Batch, Worker
 from absa.runs.refusals import GOES_ON
@@ -25,62 +25,62 @@ from absa.schemas.errors import InputError
 
 CHUNK = 100
 _PATIENCE_S = 8
-# One chunk runs out while the next one fills the places.
+# While the last samples of one chunk finish, the next chunk fills the free slots.
 _THREADS = 2
 _RETRIES = 3
-# Dask's watching of itself takes processor time from the driver, and nobody looks at it.
+# Dask's own monitoring takes processor time from the driver and is not used here.
 _LOCAL = {
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
     "distributed.worker.profile.enabled": False,
-    # How many workers may die under a chunk before it is to blame.
+    # How many workers may die while they run a chunk before Dask marks the chunk as failed.
     "distributed.scheduler.allowed-failures": 10,
 }
-# They write tracebacks about a lost connection, which the run reports in one line.
+# Silenced: they log tracebacks about a lost connection, which the run reports in one line.
 _DASK_LOGGERS = ("distributed", "distributed.client")
 _LOOPBACK = "127.0.0.1"
 
 
 class ClusterEngine:
-    """Works on the workers of a Dask cluster."""
+    """Runs batches on the workers of a Dask cluster."""
 
     def __init__(self, plan: RunPlan) -> None:
-        """Nothing is started or connected to before there is work."""
+        """Nothing is started or connected before the first batch."""
         self._plan = plan
         self._opened = AsyncExitStack()
         self._client: Client | None = None
-        self._desk: Desk | None = None
+        self._coordinator: Coordinator | None = None
 
     def workers(self) -> list[Worker]:
-        """Who is at the desk."""
-        return self._desk.workers() if self._desk else []
+        """The connected workers."""
+        return self._coordinator.workers() if self._coordinator else []
 
     async def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Disconnect from the cluster; stop it if it was started here."""
         await self._opened.aclose()
 
     async def work(self, batch: Batch) -> None:
-        """Hand out the batch in chunks until every sample has its record."""
+        """Distribute the batch in chunks until every sample has its record."""
         client = self._client = self._client or await self._open()
         token = secrets.token_hex(16)
-        desk = self._desk = Desk(batch, token)
+        coordinator = self._coordinator = Coordinator(batch, token)
         host = _own_host(client)
         tls = client.security.get_listen_args("client").get("ssl_context")
         try:
-            port = await desk.open(host, tls)
+            port = await coordinator.open(host, tls)
             job = job_of(batch, host, port, token)
             handing_out = asyncio.create_task(_Chunks(client, batch, job).hand_out())
             batch.control.tasks = {handing_out}
-            await asyncio.wait([handing_out, desk.broken], return_when="FIRST_COMPLETED")
+            await asyncio.wait([handing_out, coordinator.broken], return_when="FIRST_COMPLETED")
             handing_out.cancel()
             await asyncio.wait([handing_out])
-            if desk.broken.done():
-                desk.broken.result()
+            if coordinator.broken.done():
+                coordinator.broken.result()
             if not handing_out.cancelled():
                 handing_out.result()
         finally:
-            await desk.close()
-            self._desk = None
+            await coordinator.close()
+            self._coordinator = None
 
     async def _open(self) -> Client:
         plan = self._plan
@@ -118,7 +118,7 @@ class ClusterEngine:
                 dashboard_address=f"{_LOOPBACK}:0",
                 worker_dashboard_address=None,
                 memory_limit=0,
-                preload="absa.runs.cluster.station",
+                preload="absa.runs.cluster.worker_session",
                 silence_logs=logging.CRITICAL,
                 asynchronous=True,
             )
@@ -127,18 +127,18 @@ class ClusterEngine:
 
 
 def _own_host(client: Client) -> str:
-    """The address of this process as the cluster's machines see it: the scheduler is one."""
+    """The address under which the machines of the cluster reach this process."""
     return str(get_address_host(client.scheduler_comm.comm.local_address))
 
 
 class _Chunks:
-    """Hands out the samples of a batch."""
+    """Distributes the samples of a batch."""
 
     def __init__(self, client: Client, batch: Batch, job: Job) -> None:
         self._client = client
         self._batch = batch
         self._job = job
-        self._left = batch.size
+        self._remaining = batch.size
 
     async def hand_out(self) -> None:
         """Keep every thread of the cluster busy, and one chunk waiting for each."""
@@ -151,7 +151,7 @@ class _Chunks:
                 if not under_way:
                     return
                 done, under_way = await asyncio.wait(under_way, return_when="FIRST_COMPLETED")
-                # All are looked at, so that none is missed when several fail at once.
+                # Every exception is retrieved, also when several chunks fail at once.
                 for failure in [task.exception() for task in done]:
                     if failure is not None:
                         raise failure
@@ -174,18 +174,18 @@ class _Chunks:
         )
 
     def _next(self, threads: int) -> list[Item]:
-        """The next chunk: smaller ones at the end, so that nobody is left with a long one."""
+        """The next chunk; chunks get smaller at the end, so that all workers finish together."""
         largest = max(CHUNK, -(-2 * self._batch.plan.width // threads))
-        size = min(largest, max(1, -(-self._left // (2 * threads))))
+        size = min(largest, max(1, -(-self._remaining // (2 * threads))))
         items = [
             Item(position, sample, self._batch.demos.for_text(sample.text))
             for position, sample in islice(iter(self._batch.take, None), size)
         ]
-        self._left -= len(items)
+        self._remaining -= len(items)
         return items
 
     async def _outcome(self, items: list[Item]) -> None:
-        """One chunk on some worker, or on another if that one dies."""
+        """Run one chunk on a worker, or on another one if that worker dies."""
         future = self._client.submit(work_on, self._job, items, pure=False, retries=_RETRIES)
         try:
             await future

@@ -1,4 +1,4 @@
-"""What a worker has to know to work on a batch."""
+"""The description of a batch that is sent to its workers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from absa.schemas.errors import InputError
 from absa.schemas.sample import Sample
 from absa.schemas.settings import Settings
 
-# Differences that are named; the rest is counted.
+# How many differences are listed; the others are only counted.
 _SHOWN = 3
 
 
 class VersionMismatch(RuntimeError):
-    """A worker would not give the answers that the driver would."""
+    """A worker has other packages, prompts or files and could answer differently."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A batch as its workers see it. No key is in it: each takes them from its own environment."""
+    """A batch as sent to its workers. API keys are not in it: workers use their own environment."""
 
     host: str
     port: int
-    # Whoever knows it may sit down at the desk.
+    # The coordinator admits connections that send this token.
     token: str
     settings: str
     seed: int
@@ -53,7 +53,7 @@ class Item:
 
 def job_of(batch: Batch, host: str, port: int, token: str) -> Job:
     """The job of a batch."""
-    # The desk keeps the rate of requests: a worker's own limit would come on top of it.
+    # The coordinator limits the request rate; a worker must not limit it a second time.
     backend = batch.backend.model_copy(update={"requests_per_second": None})
     settings = batch.plan.settings.model_copy(update={"backend": backend})
     return Job(
@@ -74,7 +74,7 @@ def settings_of(job: Job) -> Settings:
 
 
 def fingerprint(settings: Settings) -> dict[str, Any]:
-    """What has to be the same everywhere."""
+    """What must be equal in the driver and in all workers."""
     return {
         "python": ".".join(map(str, sys.version_info[:2])),
         "packages": versions(),
@@ -86,19 +86,19 @@ def fingerprint(settings: Settings) -> dict[str, Any]:
 
 
 def check_fingerprint(job: Job, worker: str) -> None:
-    """Refuse to work where something is not the same; all of it is named."""
+    """Raise VersionMismatch if this worker differs from the driver; the message lists how."""
     try:
-        found = differences(job.fingerprint, fingerprint(settings_of(job)))
+        mismatches = differences(job.fingerprint, fingerprint(settings_of(job)))
     except InputError as error:
         raise VersionMismatch(
             f"on the worker {worker}, {error}; put the same files at the same path on every machine"
         ) from error
-    if found:
-        words = [
-            line.replace(": was ", ": driver ").replace(", is ", ", worker ") for line in found
+    if mismatches:
+        lines = [
+            line.replace(": was ", ": driver ").replace(", is ", ", worker ") for line in mismatches
         ]
-        more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
         raise VersionMismatch(
-            f"the worker {worker} differs from this process: {'; '.join(words[:_SHOWN])}{more}; "
-            "install the same absa-debate-graph on both, and start the worker anew"
+            f"the worker {worker} differs from this process: {'; '.join(lines[:_SHOWN])}{more}; "
+            "install the same absa-debate-graph on both, and restart the worker"
         )

@@ -1,4 +1,4 @@
-"""The desk of a cluster run: what must be one for all workers, asked over real connections."""
+"""The coordinator of a cluster run: the state that all workers share, over real connections."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from absa.backends.meter import Budget, Meter, Spent
 from absa.cli import run as command
 from absa.demos import Demos
 from absa.runs import RunPlan
-from absa.runs.cluster.desk import Desk
+from absa.runs.cluster.channel import Channel
+from absa.runs.cluster.coordinator import Coordinator
 from absa.runs.cluster.job import VersionMismatch, check_fingerprint, job_of
-from absa.runs.cluster.line import Line
 from absa.runs.journal import Finished, Journal
 from absa.runs.plan import Control
 from absa.runs.pool import Batch
@@ -40,17 +40,17 @@ SOON = 0.2
 
 
 class Worker:
-    """Speaks to the desk as a worker does."""
+    """Speaks to the coordinator as a worker does."""
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        self._messages = line.messages()
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._messages = channel.messages()
 
-    async def hears(self) -> list[Any]:
+    async def receives(self) -> list[Any]:
         async with asyncio.timeout(10):
             return await anext(self._messages)
 
-    async def hears_nothing(self) -> bool:
+    async def receives_nothing(self) -> bool:
         """Cancels the reading: the last thing that can be done with this worker."""
         try:
             async with asyncio.timeout(SOON):
@@ -61,33 +61,35 @@ class Worker:
 
     async def begin(self, *uids: str) -> None:
         for number, uid in enumerate(uids, 1):
-            self.line.send(number, "begin", uid)
+            self.channel.send(number, "begin", uid)
 
     async def finish(self, uid: str) -> None:
-        self.line.send(99, "finish", uid, asdict(Finished(0, uid, 0, parts={})))
-        assert await self.hears() == [99, "ok"]
+        self.channel.send(99, "finish", uid, asdict(Finished(0, uid, 0, parts={})))
+        assert await self.receives() == [99, "ok"]
 
 
-class Scene:
-    """A desk and what stands behind it."""
+class Harness:
+    """A coordinator and what stands behind it."""
 
-    def __init__(self, batch: Batch, journal: Journal, desk: Desk, port: int) -> None:
-        self.batch, self.journal, self.desk = batch, journal, desk
+    def __init__(self, batch: Batch, journal: Journal, coordinator: Coordinator, port: int) -> None:
+        self.batch, self.journal, self.coordinator = batch, journal, coordinator
         self._port = port
-        self.lines: list[Line] = []
+        self.channels: list[Channel] = []
 
     async def worker(self, token: str = TOKEN) -> Worker:
-        line = Line(*await asyncio.open_connection("127.0.0.1", self._port))
-        self.lines.append(line)
-        line.send(0, "hello", token, "worker")
-        return Worker(line)
+        channel = Channel(*await asyncio.open_connection("127.0.0.1", self._port))
+        self.channels.append(channel)
+        channel.send(0, "hello", token, "worker")
+        return Worker(channel)
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, width: int = 3, **settings: Any) -> AsyncIterator[Scene]:
-    given = {"kind": "openai", "model": "m", **settings}
-    budget = given.pop("budget", Budget())
-    backend = BackendSettings(**given)
+async def running_coordinator(
+    tmp_path: Path, width: int = 3, **settings: Any
+) -> AsyncIterator[Harness]:
+    options = {"kind": "openai", "model": "m", **settings}
+    budget = options.pop("budget", Budget())
+    backend = BackendSettings(**options)
     control = Control()
     with closing(Journal(tmp_path)) as journal, closing(Answers(tmp_path / "a.db")) as answers:
 
@@ -108,186 +110,191 @@ async def scene(tmp_path: Path, width: int = 3, **settings: Any) -> AsyncIterato
             save=save,
             has_record=lambda uid: journal.has(0, uid),
         )
-        desk = Desk(batch, TOKEN)
-        port = await desk.open("127.0.0.1", None)
-        stage = Scene(batch, journal, desk, port)
+        coordinator = Coordinator(batch, TOKEN)
+        port = await coordinator.open("127.0.0.1", None)
+        harness = Harness(batch, journal, coordinator, port)
         try:
-            yield stage
-            assert not desk.broken.done(), desk.broken
+            yield harness
+            assert not coordinator.broken.done(), coordinator.broken
         finally:
-            await desk.close()
-            for line in stage.lines:
-                line.hang_up()
+            await coordinator.close()
+            for channel in harness.channels:
+                channel.close()
             await asyncio.sleep(0)  # for the transports to close
 
 
-def play(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_async(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(act())
 
 
 def test_places_are_shared_evenly_and_never_more_than_the_run_allows(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path, width=4) as stage:
-            one, two = await stage.worker(), await stage.worker()
+        async with running_coordinator(tmp_path, width=4) as harness:
+            one, two = await harness.worker(), await harness.worker()
             await one.begin(*(f"a{n}" for n in range(10)))
-            heard = [await one.hears() for _ in range(4)]
+            heard = [await one.receives() for _ in range(4)]
             assert [reply[1] for reply in heard] == ["go"] * 4
             await two.begin(*(f"b{n}" for n in range(10)))
             # As places become free the one with fewer samples gets them.
             for uid in ("a0", "a1"):
                 await one.finish(uid)
-                assert (await two.hears())[1] == "go"
-            assert sorted(w.in_flight for w in stage.desk.workers()) == [2, 2]
-            assert await one.hears_nothing() and await two.hears_nothing()
+                assert (await two.receives())[1] == "go"
+            assert sorted(w.in_flight for w in harness.coordinator.workers()) == [2, 2]
+            assert await one.receives_nothing() and await two.receives_nothing()
 
-    play(act)
+    run_async(act)
 
 
 def test_sample_is_under_way_in_one_place_and_recorded_once(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path) as stage:
-            one, two = await stage.worker(), await stage.worker()
+        async with running_coordinator(tmp_path) as harness:
+            one, two = await harness.worker(), await harness.worker()
             await one.begin("x", "y")
-            assert [await one.hears() for _ in range(2)] == [[1, "go"], [2, "go"]]
+            assert [await one.receives() for _ in range(2)] == [[1, "go"], [2, "go"]]
             # Dask handed the same chunk to another worker.
             await two.begin("x", "y")
             await one.finish("x")
-            assert await two.hears() == [1, "skip"]
-            one.line.hang_up()
-            assert await two.hears() == [2, "go"]
+            assert await two.receives() == [1, "skip"]
+            one.channel.close()
+            assert await two.receives() == [2, "go"]
             await two.finish("y")
-            assert stage.journal.totals().done == 2
+            assert harness.journal.totals().done == 2
 
-    play(act)
+    run_async(act)
 
 
 def test_record_of_a_worker_that_lost_its_sample_is_not_taken(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path) as stage:
-            stranger = await stage.worker()
+        async with running_coordinator(tmp_path) as harness:
+            stranger = await harness.worker()
             record = asdict(Finished(0, "x", 0, parts={}))
-            stranger.line.send(1, "finish", "x", record)
-            assert await stranger.hears_nothing()
-            assert stage.journal.totals().done == 0
+            stranger.channel.send(1, "finish", "x", record)
+            assert await stranger.receives_nothing()
+            assert harness.journal.totals().done == 0
 
-    play(act)
+    run_async(act)
 
 
 def test_answer_is_asked_for_once_and_outlives_who_asked(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path) as stage:
-            one, two, three = [await stage.worker() for _ in range(3)]
+        async with running_coordinator(tmp_path) as harness:
+            one, two, three = [await harness.worker() for _ in range(3)]
             for number, worker in enumerate((one, two), 1):
-                worker.line.send(number, "ask", "key", f"owner {number}", "x")
-            assert await one.hears() == [1, "go"]
-            one.line.hang_up()  # killed while it was calling: the next one may call
-            assert await two.hears() == [2, "go"]
-            two.line.send(3, "answer", 2, ANSWER)
-            assert await two.hears() == [3, "ok"]
-            two.line.send(4, "ask", "key", "owner 2", "x")
-            assert await two.hears() == [4, "known", True, "a reply"]
-            three.line.send(1, "ask", "key", "owner 3", "x")
-            assert await three.hears() == [1, "known", False, "a reply"]
-            three.line.send(2, "ask", "other", "owner 3", "x")
-            assert await three.hears() == [2, "go"]
-            three.line.send(0, "dropped", 2)
-            two.line.send(5, "ask", "other", "owner 2", "x")
-            assert await two.hears() == [5, "go"]
+                worker.channel.send(number, "ask", "key", f"owner {number}", "x")
+            assert await one.receives() == [1, "go"]
+            one.channel.close()  # killed while it was pending: the next one may call
+            assert await two.receives() == [2, "go"]
+            two.channel.send(3, "answer", 2, ANSWER)
+            assert await two.receives() == [3, "ok"]
+            two.channel.send(4, "ask", "key", "owner 2", "x")
+            assert await two.receives() == [4, "cached", True, "a reply"]
+            three.channel.send(1, "ask", "key", "owner 3", "x")
+            assert await three.receives() == [1, "cached", False, "a reply"]
+            three.channel.send(2, "ask", "other", "owner 3", "x")
+            assert await three.receives() == [2, "go"]
+            three.channel.send(0, "dropped", 2)
+            two.channel.send(5, "ask", "other", "owner 2", "x")
+            assert await two.receives() == [5, "go"]
 
-    play(act)
+    run_async(act)
 
 
 def test_worker_that_cannot_use_a_remembered_answer_gets_leave_to_ask(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path) as stage:
-            worker = await stage.worker()
-            answers = stage.batch.answers
+        async with running_coordinator(tmp_path) as harness:
+            worker = await harness.worker()
+            answers = harness.batch.answers
             assert answers
             await asyncio.wrap_future(answers.put("key", "owner", "damaged"))
-            worker.line.send(1, "ask", "key", "owner", "x")
-            assert await worker.hears() == [1, "known", True, "damaged"]
-            worker.line.send(2, "ask_again", "key", "owner", "x")
-            assert await worker.hears() == [2, "go"]
-            worker.line.send(3, "answer", 2, ANSWER)
-            assert await worker.hears() == [3, "ok"]
-            worker.line.send(4, "ask", "key", "owner", "x")
-            assert await worker.hears() == [4, "known", True, "a reply"]
+            worker.channel.send(1, "ask", "key", "owner", "x")
+            assert await worker.receives() == [1, "cached", True, "damaged"]
+            worker.channel.send(2, "ask_again", "key", "owner", "x")
+            assert await worker.receives() == [2, "go"]
+            worker.channel.send(3, "answer", 2, ANSWER)
+            assert await worker.receives() == [3, "ok"]
+            worker.channel.send(4, "ask", "key", "owner", "x")
+            assert await worker.receives() == [4, "cached", True, "a reply"]
 
-    play(act)
+    run_async(act)
 
 
 def test_call_that_is_dropped_while_it_waits_for_its_turn_keeps_nobody_waiting(
     tmp_path: Path,
 ) -> None:
     async def act() -> None:
-        async with scene(tmp_path, max_concurrency=1) as stage:
-            worker = await stage.worker()
+        async with running_coordinator(tmp_path, max_concurrency=1) as harness:
+            worker = await harness.worker()
             for number in (1, 2, 3):
-                worker.line.send(number, "ask", f"key {number}", "owner", "x")
-            assert await worker.hears() == [1, "go"]
-            worker.line.send(0, "dropped", 2)  # its sample failed elsewhere
-            worker.line.send(9, "answer", 1, ANSWER)
-            assert sorted([await worker.hears(), await worker.hears()]) == [[3, "go"], [9, "ok"]]
+                worker.channel.send(number, "ask", f"key {number}", "owner", "x")
+            assert await worker.receives() == [1, "go"]
+            worker.channel.send(0, "dropped", 2)  # its sample failed elsewhere
+            worker.channel.send(9, "answer", 1, ANSWER)
+            assert sorted([await worker.receives(), await worker.receives()]) == [
+                [3, "go"],
+                [9, "ok"],
+            ]
 
-    play(act)
+    run_async(act)
 
 
 def test_budget_is_one_for_all_workers_and_stops_them(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path, budget=Budget(calls=2)) as stage:
-            one, two = await stage.worker(), await stage.worker()
+        async with running_coordinator(tmp_path, budget=Budget(calls=2)) as harness:
+            one, two = await harness.worker(), await harness.worker()
             for number, worker in enumerate((one, two), 1):
-                worker.line.send(number, "ask", f"key {number}", "owner", "x")
-                assert await worker.hears() == [number, "go"]
-                worker.line.send(10, "answer", number, ANSWER)
-                assert await worker.hears() == [10, "ok"]
-            one.line.send(3, "ask", "key 3", "owner", "x")
-            assert await one.hears() == [3, "stop", "--budget-calls 2 is spent"]
-            assert stage.batch.control.reason == "--budget-calls 2 is spent"
+                worker.channel.send(number, "ask", f"key {number}", "owner", "x")
+                assert await worker.receives() == [number, "go"]
+                worker.channel.send(10, "answer", number, ANSWER)
+                assert await worker.receives() == [10, "ok"]
+            one.channel.send(3, "ask", "key 3", "owner", "x")
+            assert await one.receives() == [3, "stop", "--budget-calls 2 is spent"]
+            assert harness.batch.control.reason == "--budget-calls 2 is spent"
             await two.begin("y")
-            assert await two.hears() == [1, "stop"]
+            assert await two.receives() == [1, "stop"]
 
-    play(act)
+    run_async(act)
 
 
 def test_rate_is_one_for_all_workers_and_counts_retries(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path, requests_per_second=20.0, max_concurrency=50) as stage:
-            workers = [await stage.worker(), await stage.worker()]
+        async with running_coordinator(
+            tmp_path, requests_per_second=20.0, max_concurrency=50
+        ) as harness:
+            workers = [await harness.worker(), await harness.worker()]
             began = time.monotonic()
             for n in range(3):
                 for worker in workers:
-                    worker.line.send(n + 1, "ask", f"{id(worker)} {n}", "owner", "x")
+                    worker.channel.send(n + 1, "ask", f"{id(worker)} {n}", "owner", "x")
             for worker in workers:
-                assert [(await worker.hears())[1] for _ in range(3)] == ["go"] * 3
+                assert [(await worker.receives())[1] for _ in range(3)] == ["go"] * 3
             assert time.monotonic() - began >= 5 / 20
             # It took the server three requests to answer: two more than were waited for.
-            workers[0].line.send(9, "answer", 1, {**ANSWER, "attempts": 3})
-            assert await workers[0].hears() == [9, "ok"]
+            workers[0].channel.send(9, "answer", 1, {**ANSWER, "attempts": 3})
+            assert await workers[0].receives() == [9, "ok"]
             began = time.monotonic()
-            workers[1].line.send(4, "ask", "last", "owner", "x")
-            assert await workers[1].hears() == [4, "go"]
+            workers[1].channel.send(4, "ask", "last", "owner", "x")
+            assert await workers[1].receives() == [4, "go"]
             assert time.monotonic() - began >= 1.5 / 20
 
-    play(act)
+    run_async(act)
 
 
 def test_strangers_are_sent_away(tmp_path: Path) -> None:
     async def act() -> None:
-        async with scene(tmp_path) as stage:
-            wrong = await stage.worker("another token")
+        async with running_coordinator(tmp_path) as harness:
+            wrong = await harness.worker("another token")
             with pytest.raises(StopAsyncIteration):
-                await wrong.hears()
-            port = stage.desk._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+                await wrong.receives()
+            port = harness.coordinator._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
             for words in (b"GET / HTTP/1.1\r\n\r\n", b"\xc1\xc1\xc1", b"\x01"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(words)
                 async with asyncio.timeout(10):
                     assert await reader.read() == b""
                 writer.close()
-            assert stage.desk.workers() == []
+            assert harness.coordinator.workers() == []
 
-    play(act)
+    run_async(act)
 
 
 def test_job_names_no_key_and_other_versions_are_refused_by_name(
@@ -296,8 +303,8 @@ def test_job_names_no_key_and_other_versions_are_refused_by_name(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
 
     async def act() -> None:
-        async with scene(tmp_path) as stage:
-            job = job_of(stage.batch, "127.0.0.1", 1, TOKEN)
+        async with running_coordinator(tmp_path) as harness:
+            job = job_of(harness.batch, "127.0.0.1", 1, TOKEN)
             assert b"sk-very-secret" not in pickle.dumps(job)
             check_fingerprint(job, "w")
             packages = {**job.fingerprint["packages"], "absa-debate-graph": "0.0.1"}
@@ -308,7 +315,7 @@ def test_job_names_no_key_and_other_versions_are_refused_by_name(
             assert "the worker tcp://1.2.3.4:5 differs" in words
             assert "packages.absa-debate-graph: driver '0.0.1', worker '" in words
 
-    play(act)
+    run_async(act)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +348,6 @@ def test_missing_extra_is_named_with_the_line_that_installs_it(
     monkeypatch.setitem(sys.modules, "distributed", None)
     data = tmp_path / "data.jsonl"
     data.write_text('{"uid": "1", "text": "good food"}\n')
-    given = ["run", str(data), "--out", str(tmp_path / "run"), "--engine", "dask"]
-    assert command(given) == 2
+    options = ["run", str(data), "--out", str(tmp_path / "run"), "--engine", "dask"]
+    assert command(options) == 2
     assert "pip install 'absa-debate-graph[dask]'" in capsys.readouterr().err

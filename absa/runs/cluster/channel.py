@@ -1,8 +1,8 @@
-"""The line between a worker and the desk: many small messages over one connection.
+"""A connection between a worker and the coordinator that carries many small messages.
 
-Messages are msgpack lists, so nothing that arrives is ever executed, which cannot be said of Dask's
-own serialisation. A request is `[number, word, …]` and its reply `[number, …]`; what needs no reply
-has number 0.
+Messages are msgpack lists: unlike with Dask's own serialisation (pickle), decoding a message never
+runs code. A request is `[number, kind, …]` and its reply `[number, …]`; a message that needs no
+reply has the number 0.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import msgpack
 
 _CHUNK = 2**16
-# A machine that lost its power closes no connection: after about 30 s of silence it is gone.
+# A machine that loses power does not close its connections: TCP keepalive detects it in about 30 s.
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 
 
-class Line:
+class Channel:
     """One end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take an open connection."""
+        """Use an open connection."""
         self._reader = reader
         self._writer = writer
         connection = writer.get_extra_info("socket")
@@ -33,21 +33,21 @@ class Line:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def send(self, *message: Any) -> None:
-        """Send, without waiting: what is under way is bounded by the samples in flight."""
+        """Send without waiting; the samples in flight bound how much can be buffered."""
         if not self._writer.is_closing():
             self._writer.write(msgpack.packb(message, unicode_errors="surrogatepass"))
 
     async def messages(self) -> AsyncIterator[list[Any]]:
-        """What the other end says, until it hangs up or is gone."""
+        """Messages from the other end, until it closes the connection or is lost."""
         unpacker = msgpack.Unpacker(unicode_errors="surrogatepass", strict_map_key=False)
         try:
             while data := await self._reader.read(_CHUNK):
                 unpacker.feed(data)
                 for message in unpacker:
                     yield message
-        except OSError:  # reset, or silent for too long: it is gone
+        except OSError:  # reset, or no keepalive reply
             return
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
         self._writer.close()

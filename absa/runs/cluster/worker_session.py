@@ -1,4 +1,4 @@
-"""A worker's side: one event loop and one graph per process, whatever chunks it is given."""
+"""A worker's side of a run: one event loop and one graph per process, for all its chunks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from absa.backends import make_backend
 from absa.backends.cache import AnswerKeys, read_reply, write_reply
 from absa.backends.meter import StopRun
 from absa.backends.siblings import SiblingsFirst
+from absa.runs.cluster.channel import Channel
 from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
-from absa.runs.cluster.line import Line
 from absa.runs.loop import run_in_quick_loop
 from absa.runs.sample import analyse
 from absa.schemas.backend import Ask, Backend, Reply, known_usage
@@ -32,42 +32,42 @@ _GIVE_UP_S = 10.0
 _LOOK_S = 1.0
 
 
-class LineLost(StopRun):
-    """The driver has ended or cannot be reached; samples under way are not to blame."""
+class ConnectionLost(StopRun):
+    """The driver ended or cannot be reached; this is not a failure of the samples in flight."""
 
 
 def work_on(job: Job, items: Sequence[Item]) -> None:
-    """A Dask task: a chunk of samples. Their records go to the desk, so nothing is returned."""
+    """Dask task: work on a chunk. The records go to the coordinator, so it returns nothing."""
     from distributed import get_worker
 
     worker = get_worker()
     tls = worker.security.get_connection_args("worker").get("ssl_context")
-    _station(job, str(worker.address), tls).work(items)
+    _session(job, str(worker.address), tls).work(items)
 
 
-_stations: dict[str, Station] = {}
+_sessions: dict[str, WorkerSession] = {}
 _lock = threading.Lock()
 
 
-def _station(job: Job, name: str, tls: ssl.SSLContext | None) -> Station:
-    """This process's station for a job: several chunks may be in work at a time."""
+def _session(job: Job, name: str, tls: ssl.SSLContext | None) -> WorkerSession:
+    """The session of this process for a job, shared by the chunks that run at the same time."""
     with _lock:
-        for token in [t for t, station in _stations.items() if station.closed]:
-            del _stations[token]
-        if job.token not in _stations:
+        for token in [t for t, session in _sessions.items() if session.closed]:
+            del _sessions[token]
+        if job.token not in _sessions:
             check_fingerprint(job, name)
-            _stations[job.token] = Station(job, name, tls)
-        return _stations[job.token]
+            _sessions[job.token] = WorkerSession(job, name, tls)
+        return _sessions[job.token]
 
 
-class Station:
+class WorkerSession:
     """Works on the chunks of one job, in an event loop in a thread of its own.
 
-    Dask's own loop must stay free to say that this worker lives.
+    Dask's own event loop must stay free to send heartbeats.
     """
 
     def __init__(self, job: Job, name: str, tls: ssl.SSLContext | None) -> None:
-        """Sit down at the desk."""
+        """Connect to the coordinator."""
         self._job = job
         self._name = name
         self._tls = tls
@@ -77,15 +77,15 @@ class Station:
         self._chunks: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
-        self._hung_up = False
-        self._thread = threading.Thread(target=self._run, name="absa station", daemon=True)
+        self._disconnected = False
+        self._thread = threading.Thread(target=self._run, name="absa worker session", daemon=True)
         self._thread.start()
         self._ready.wait()
 
     @property
     def closed(self) -> bool:
-        """Whether the driver has hung up."""
-        return self._hung_up or not self._thread.is_alive()
+        """Whether the connection to the driver is closed."""
+        return self._disconnected or not self._thread.is_alive()
 
     def work(self, items: Sequence[Item]) -> None:
         """Work on a chunk, from another thread."""
@@ -97,7 +97,7 @@ class Station:
         except RuntimeError:  # the loop was closed a moment ago
             chunk.close()
             raise self._lost() from None
-        # A loop that is about to close may take the chunk and never come to it.
+        # A loop that is about to close may accept the chunk and never run it.
         while self._thread.is_alive() and not wait([future], timeout=_LOOK_S).done:
             pass
         if not future.done():
@@ -116,36 +116,36 @@ class Station:
             self._ready.set()
 
     async def _live(self) -> None:
-        """Listen to the desk until it hangs up."""
+        """Receive messages until the coordinator closes the connection."""
         self._loop = asyncio.get_running_loop()
         job = self._job
         try:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_connection(job.host, job.port, ssl=self._tls)
         except OSError as error:
-            raise LineLost(
+            raise ConnectionLost(
                 f"{self._name} cannot reach the driver at {job.host}:{job.port}: {error}"
             ) from error
-        self._line = Line(reader, writer)
-        self._line.send(0, "hello", job.token, self._name)
+        self._channel = Channel(reader, writer)
+        self._channel.send(0, "hello", job.token, self._name)
         backend = make_backend(self._settings.backend)
         if self._settings.backend.kind == "openai":
             keys = AnswerKeys(self._settings.backend, job.run_id, shared=job.shared)
-            backend = SiblingsFirst(DeskBackend(backend, keys, self))
+            backend = SiblingsFirst(CoordinatedBackend(backend, keys, self))
         self._graph = wired(self._settings).compile(backend=backend, store=InMemoryStore())
         self._ready.set()
-        async for number, *reply in self._line.messages():
+        async for number, *reply in self._channel.messages():
             expected = self._expected.pop(number, None)
             if expected is not None and not expected.done():
                 expected.set_result(reply)
         await self._give_up()
 
     async def _give_up(self) -> None:
-        """The desk has hung up: end every sample, whatever it is waiting for."""
-        self._hung_up = True
-        self._line.hang_up()
-        # Not by cancelling alone: a library on the way may take that for an error of its own, and
-        # the sample would go on to ask a desk that is gone.
+        """End every sample, because the coordinator has closed the connection."""
+        self._disconnected = True
+        self._channel.close()
+        # Cancelling alone is not enough: a library may swallow the cancellation, and the sample
+        # would go on to wait for a coordinator that no longer answers.
         for expected in self._expected.values():
             if not expected.done():
                 expected.set_exception(self._lost())
@@ -154,28 +154,28 @@ class Station:
         if self._chunks:
             await asyncio.wait(self._chunks, timeout=_GIVE_UP_S)
 
-    def _lost(self) -> LineLost:
-        return LineLost(f"{self._name}: the driver is gone")
+    def _lost(self) -> ConnectionLost:
+        return ConnectionLost(f"{self._name}: the driver is gone")
 
     async def ask(self, number: int, *message: Any) -> list[Any]:
-        """Ask the desk under a number."""
-        if self._hung_up:
+        """Send a request with this number and wait for the reply."""
+        if self._disconnected:
             raise self._lost()
         reply: asyncio.Future[list[Any]] = self._loop.create_future()
         self._expected[number] = reply
-        self._line.send(number, *message)
+        self._channel.send(number, *message)
         try:
             return await reply
         finally:
             self._expected.pop(number, None)
 
     def number(self) -> int:
-        """A number for a request."""
+        """A new request number."""
         return next(self._numbers)
 
-    def tell(self, *message: Any) -> None:
-        """Tell the desk something that needs no reply."""
-        self._line.send(0, *message)
+    def notify(self, *message: Any) -> None:
+        """Send a message that needs no reply."""
+        self._channel.send(0, *message)
 
     async def _chunk(self, items: Sequence[Item]) -> None:
         task = asyncio.current_task()
@@ -191,10 +191,10 @@ class Station:
             self._chunks.discard(task)
 
     async def _one(self, item: Item) -> None:
-        """One sample, as soon as the desk has a place for it."""
+        """Work on one sample, once the coordinator grants it a slot."""
         uid = item.sample.uid
-        word, *_ = await self.ask(self.number(), "begin", uid)
-        if word != "go":
+        decision, *_ = await self.ask(self.number(), "begin", uid)
+        if decision != "go":
             return
         settings: Settings = self._settings
         try:
@@ -202,56 +202,56 @@ class Station:
                 *(self._graph, item.sample, item.position, self._job.seed),
                 *(item.demos, settings.aux_hf, {}),
             )
-        except LineLost:  # Dask has to know that the chunk was not finished
+        except ConnectionLost:  # raised, so that Dask sees that the chunk was not finished
             raise
         except StopRun:
-            self.tell("leave", uid)
+            self.notify("leave", uid)
             return
         except BaseException:
-            self.tell("leave", uid)
+            self.notify("leave", uid)
             raise
         await self.ask(self.number(), "finish", uid, asdict(record))
 
 
-class DeskBackend:
-    """A paid backend that asks the desk first: for the answer, or for leave to call."""
+class CoordinatedBackend:
+    """A paid backend that asks the coordinator for a cached answer, or for leave to call."""
 
-    def __init__(self, inner: Backend, keys: AnswerKeys, station: Station) -> None:
-        """Call `inner` with the desk's leave."""
+    def __init__(self, inner: Backend, keys: AnswerKeys, session: WorkerSession) -> None:
+        """Call `inner` when the coordinator allows it."""
         self._inner = inner
         self._keys = keys
-        self._station = station
+        self._session = session
 
     def ask(self, question: Ask) -> Reply:
-        """Not to be had: the desk answers the event loop."""
-        raise RuntimeError("a worker asks from its event loop only")
+        """Not supported: the coordinator is reached through the event loop only."""
+        raise RuntimeError("a cluster worker has an async backend only: use aask")
 
     async def aask(self, question: Ask) -> Reply:
-        """The remembered answer, or a new one that is safe when this returns."""
-        station, keys = self._station, self._keys
-        number = station.number()
-        asked = (keys.key(question), keys.owner(question), question.uid)
+        """The cached answer, or a new one, which is on the driver's disk when this returns."""
+        session, keys = self._session, self._keys
+        number = session.number()
+        request = (keys.key(question), keys.owner(question), question.uid)
         try:
-            heard = await station.ask(number, "ask", *asked)
-            if heard[0] == "known":
-                _, own, text = heard
+            reply_parts = await session.ask(number, "ask", *request)
+            if reply_parts[0] == "cached":
+                _, own, text = reply_parts
                 if (reply := read_reply(question, text, own=own)) is not None:
                     return reply
-                number = station.number()
-                heard = await station.ask(number, "ask_again", *asked)
-            if heard[0] == "stop":
-                raise StopRun(heard[1])
+                number = session.number()
+                reply_parts = await session.ask(number, "ask_again", *request)
+            if reply_parts[0] == "stop":
+                raise StopRun(reply_parts[1])
             reply = await self._inner.aask(question)
         except BackendError as error:
-            await station.ask(station.number(), "failure", number, _failure(error))
+            await session.ask(session.number(), "failure", number, _failure(error))
             raise
         except StopRun:
             raise
         except BaseException:
-            # Cancelled because a sibling failed, or a bug: the desk must not wait for an answer.
-            station.tell("dropped", number)
+            # Cancelled because a sibling failed, or a bug: the coordinator must stop waiting.
+            session.notify("dropped", number)
             raise
-        await station.ask(station.number(), "answer", number, _answer(question, reply))
+        await session.ask(session.number(), "answer", number, _answer(question, reply))
         return reply
 
 

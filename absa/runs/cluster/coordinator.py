@@ -1,8 +1,9 @@
-"""The desk: where the workers of a run ask for a place, for answers and for leave to call a model.
+"""The coordinator holds all shared state of a cluster run and answers the workers' requests.
 
-Everything that must be one for the whole run is on this side: the journal, the answer cache, the
-meter, the rate of requests and the number of samples under way. A sample is under way in one place
-at a time, so it has one record, however often Dask hands out its chunk.
+Shared are the journal, the answer cache, the meter (budgets), the request rate and the number of
+samples in flight. A worker asks before it begins a sample and before it calls a model. Only one
+worker at a time may work on a sample, so each sample has one record even if Dask runs its chunk
+twice.
 """
 
 from __future__ import annotations
@@ -16,77 +17,77 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from absa.backends.meter import StopRun
-from absa.runs.cluster.line import Line
+from absa.runs.cluster.channel import Channel
 from absa.runs.journal import Finished
 from absa.runs.loop import Spread
 from absa.runs.pool import Batch, Worker
 from absa.schemas.errors import BackendError
 
-Told = tuple[Literal["answer", "failure", "dropped"], int, dict[str, Any]]
-_DROPPED: Told = ("dropped", 0, {})
+Outcome = tuple[Literal["answer", "failure", "dropped"], int, dict[str, Any]]
+_DROPPED: Outcome = ("dropped", 0, {})
 
 
 @dataclass
 class _Peer:
-    """A worker at the desk."""
+    """A connected worker."""
 
     name: str
-    line: Line
-    here: bool = True
+    channel: Channel
+    connected: bool = True
     done: int = 0
-    # Samples it would begin, in its order.
+    # Samples that it asked to begin, in the order of its requests.
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
-    # Samples it has begun; true when the record is written.
+    # Samples that it has begun; the result is true when the record is written.
     begun: dict[str, asyncio.Future[bool]] = field(default_factory=dict)
-    # Records that are being written: they count, whatever becomes of the worker.
+    # Samples whose record is being written; the record counts even if the worker is lost.
     written: set[str] = field(default_factory=set)
-    # Calls it wants to make or makes, by the number it asked under; done when it has ended.
-    calling: dict[int, asyncio.Future[Told]] = field(default_factory=dict)
+    # Model calls that it waits for or makes, by request number; set when the call has ended.
+    pending: dict[int, asyncio.Future[Outcome]] = field(default_factory=dict)
 
 
-class Desk:
+class Coordinator:
     """Serves the workers of one batch."""
 
     def __init__(self, batch: Batch, token: str) -> None:
-        """For whoever knows the token."""
+        """Serve the connections that send this token."""
         self._batch = batch
         self._token = token
         self._peers: list[_Peer] = []
         self._begun: dict[str, asyncio.Future[bool]] = {}
-        self._wishes: asyncio.Queue[None] = asyncio.Queue()
+        self._requests: asyncio.Queue[None] = asyncio.Queue()
         self._spread = Spread(batch.plan.width)
         self._pace = Pace(batch.backend.requests_per_second)
         self._slots = asyncio.Semaphore(batch.backend.max_concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing: set[asyncio.Task[None]] = set()
-        # Every connection with who serves it, also those that have not said hello.
-        self._lines: dict[asyncio.Task[Any], Line] = {}
+        # Every connection by the task that serves it, including those not yet admitted.
+        self._channels: dict[asyncio.Task[Any], Channel] = {}
         self._server: asyncio.Server | None = None
-        # Set when the desk itself cannot go on: a full disk.
+        # Set when the coordinator itself fails, for example because the disk is full.
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def open(self, host: str, tls: ssl.SSLContext | None) -> int:
-        """Listen on a free port, which is returned."""
+        """Listen on a free port; return the port."""
         self._server = await asyncio.start_server(self._serve, host, 0, ssl=tls)
         for _ in range(self._batch.plan.width):
-            self._spawn(self._place)
+            self._spawn(self._run_slot)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Send everyone away; records that are being written are finished first."""
+        """Close all connections, after records that are being written are finished."""
         if self._server is not None:
             self._server.close()
-        for line in self._lines.values():
-            line.hang_up()
-        await asyncio.gather(*self._lines, return_exceptions=True)
+        for channel in self._channels.values():
+            channel.close()
+        await asyncio.gather(*self._channels, return_exceptions=True)
         await asyncio.gather(*self._writing, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def workers(self) -> list[Worker]:
-        """Who is at the desk."""
+        """The connected workers."""
         return [Worker(peer.name, len(peer.begun), peer.done) for peer in self._peers]
 
     def _spawn(
@@ -100,117 +101,117 @@ class Desk:
     async def _or_break(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
         try:
             await work(*args)
-        except Exception as error:  # the run's error: whoever waits for the batch is told
+        except Exception as error:  # ends the run: the engine waits on `broken`
             if not self.broken.done():
                 self.broken.set_exception(error)
 
-    # What workers say.
+    # Messages of the workers.
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(reader, writer)
+        channel = Channel(reader, writer)
         peer: _Peer | None = None
         serving = asyncio.current_task()
         assert serving is not None, "asyncio serves each connection in a task"
-        self._lines[serving] = line
+        self._channels[serving] = channel
         try:
-            async for message in line.messages():
+            async for message in channel.messages():
                 if peer is None:
-                    peer = self._admit(line, message)
+                    peer = self._admit(channel, message)
                     if peer is None:
                         return
                 else:
-                    self._hear(peer, message)
-        except Exception as error:  # a message that is none must not take the desk down
+                    self._handle(peer, message)
+        except Exception as error:  # before admission a malformed message must not end the run
             if peer is not None and not self.broken.done():
                 self.broken.set_exception(error)
         finally:
-            del self._lines[serving]
-            line.hang_up()
+            del self._channels[serving]
+            channel.close()
             if peer is not None:
                 self._lose(peer)
 
-    def _admit(self, line: Line, message: Any) -> _Peer | None:
+    def _admit(self, channel: Channel, message: Any) -> _Peer | None:
         match message:
             case [0, "hello", str(token), str(name)] if hmac.compare_digest(token, self._token):
-                peer = _Peer(name, line)
+                peer = _Peer(name, channel)
                 self._peers.append(peer)
                 return peer
         return None
 
-    def _hear(self, peer: _Peer, message: list[Any]) -> None:
+    def _handle(self, peer: _Peer, message: list[Any]) -> None:
         match message:
             case [number, "begin", uid]:
                 peer.waiting.append((number, uid))
-                self._wishes.put_nowait(None)
+                self._requests.put_nowait(None)
             case [number, "finish", uid, record]:
                 self._spawn(self._finish, peer, number, uid, record, must_end=True)
             case [0, "leave", uid]:
                 self._end(peer, uid, recorded=False)
-            case [number, "ask" | "ask_again" as word, key, owner, uid]:
-                # At once: it may be dropped while it waits for its turn.
-                peer.calling[number] = asyncio.get_running_loop().create_future()
-                asked = (key, owner, uid)
-                self._spawn(self._ask, peer, number, asked, word == "ask_again")
-            case [number, "answer" | "failure" as what, asked, facts]:
-                self._tell(peer, asked, (what, number, facts))
-            case [0, "dropped", asked]:
-                self._tell(peer, asked, _DROPPED)
+            case [number, "ask" | "ask_again" as kind, key, owner, uid]:
+                # Registered at once: the worker may drop it while it waits for its turn.
+                peer.pending[number] = asyncio.get_running_loop().create_future()
+                question = (key, owner, uid)
+                self._spawn(self._ask, peer, number, question, kind == "ask_again")
+            case [number, "answer" | "failure" as kind, request, facts]:
+                self._resolve(peer, request, (kind, number, facts))
+            case [0, "dropped", request]:
+                self._resolve(peer, request, _DROPPED)
             case _:
-                raise ValueError(f"a worker said {message!r:.100}")
+                raise ValueError(f"unexpected message from a worker: {message!r:.100}")
 
-    def _tell(self, peer: _Peer, asked: int, told: Told) -> None:
-        calling = peer.calling.pop(asked, None)
-        if calling is not None and not calling.done():
-            calling.set_result(told)
+    def _resolve(self, peer: _Peer, request: int, outcome: Outcome) -> None:
+        pending = peer.pending.pop(request, None)
+        if pending is not None and not pending.done():
+            pending.set_result(outcome)
 
     def _lose(self, peer: _Peer) -> None:
-        """What it had begun is free for others; what it was asking is not waited for."""
-        peer.here = False
+        """Release the samples of a lost worker for others, and stop waiting for its calls."""
+        peer.connected = False
         self._peers.remove(peer)
-        for asked in list(peer.calling):
-            self._tell(peer, asked, _DROPPED)
+        for request in list(peer.pending):
+            self._resolve(peer, request, _DROPPED)
         for uid in list(peer.begun):
             if uid not in peer.written:
                 self._end(peer, uid, recorded=False)
 
-    # Places: so many samples at a time, wherever they are.
+    # The in-flight limit: `width` slots, each for one sample at a time on any worker.
 
-    async def _place(self) -> None:
-        """One of the places: given to a worker for one sample after another."""
+    async def _run_slot(self) -> None:
+        """Run one slot: grant it to one sample after another."""
         while True:
-            await self._wishes.get()
-            wish = self._next_wish()
-            if wish is not None:
-                await self._fulfil(*wish)
+            await self._requests.get()
+            request = self._next_request()
+            if request is not None:
+                await self._begin(*request)
 
-    def _next_wish(self) -> tuple[_Peer, int, str] | None:
-        """Of the worker with the fewest samples under way, so that all have as many."""
+    def _next_request(self) -> tuple[_Peer, int, str] | None:
+        """The next request of the worker with the fewest samples in flight, to share evenly."""
         waiting = [peer for peer in self._peers if peer.waiting]
-        if not waiting:  # who wished has left
+        if not waiting:  # the worker that asked has disconnected
             return None
         peer = min(waiting, key=lambda peer: len(peer.begun))
         return peer, *peer.waiting.popleft()
 
-    async def _fulfil(self, peer: _Peer, number: int, uid: str) -> None:
-        """Let a sample begin, unless it is done or none may; wait for its end."""
-        # Dask may give up on a worker that is only slow, and hand its chunk to another.
+    async def _begin(self, peer: _Peer, number: int, uid: str) -> None:
+        """Let a worker begin a sample, unless it is recorded or the run stops; wait for its end."""
+        # Dask may give up on a worker that is only slow, and give its chunk to another.
         while (elsewhere := self._begun.get(uid)) is not None:
             await asyncio.wait([elsewhere])
-        if not peer.here:
+        if not peer.connected:
             return
         if self._batch.has_record(uid):
-            peer.line.send(number, "skip")
+            peer.channel.send(number, "skip")
             return
-        # Taken before the wait, so that nobody else begins it meanwhile.
+        # Registered before the wait, so that no other worker begins it meanwhile.
         begun = self._begun[uid] = peer.begun[uid] = asyncio.get_running_loop().create_future()
         began = 0.0
         if not self._batch.control.draining:
             began = await self._spread.wait()
         if self._batch.control.draining:
             self._end(peer, uid, recorded=False)
-            peer.line.send(number, "stop")
+            peer.channel.send(number, "stop")
             return
-        peer.line.send(number, "go")
+        peer.channel.send(number, "go")
         if await begun:
             self._spread.note(began)
 
@@ -222,7 +223,7 @@ class Desk:
                 begun.set_result(recorded)
 
     async def _finish(self, peer: _Peer, number: int, uid: str, record: dict[str, Any]) -> None:
-        """Write a record, once."""
+        """Write the record of a sample, once."""
         if uid not in peer.begun or uid in peer.written:
             return
         peer.written.add(uid)
@@ -232,57 +233,57 @@ class Desk:
         finally:
             peer.written.discard(uid)
             self._end(peer, uid, recorded=True)
-        peer.line.send(number, "ok")
+        peer.channel.send(number, "ok")
 
-    # Answers: remembered, or paid for within the limits.
+    # Answers: from the cache, or from a call within the limits.
 
     async def _ask(
-        self, peer: _Peer, number: int, asked: tuple[str, str, str], again: bool
+        self, peer: _Peer, number: int, question: tuple[str, str, str], again: bool
     ) -> None:
-        """Give the remembered answer, or leave to ask a model and remember what it says.
+        """Send the cached answer, or let the worker call the model and cache its answer.
 
-        Asked `again` by a worker that could not use the remembered one.
+        `again` is set when the worker could not use the cached answer.
         """
-        key, owner, uid = asked
+        key, owner, uid = question
         answers = self._batch.answers
         assert answers is not None, "workers ask about paid models only"
-        calling = peer.calling[number]
+        pending = peer.pending[number]
         try:
             async with answers.under_way(key):
-                if calling.done():  # nobody waits for it any more
+                if pending.done():  # the worker no longer waits for it
                     return
                 with answers.claim(key) as claim:
-                    if not again and self._give(peer, number, asked):
+                    if not again and self._send_cached(peer, number, question):
                         return
                     if not claim.is_held:
                         await claim.wait()
-                        if not again and self._give(peer, number, asked):
+                        if not again and self._send_cached(peer, number, question):
                             return
                     async with self._slots:
-                        what, reply_to, facts = await self._call(peer, number, calling)
-                    if what == "dropped":
+                        kind, reply_to, facts = await self._call(peer, number, pending)
+                    if kind == "dropped":
                         return
-                    self._count(uid, what, facts)
+                    self._count(uid, kind, facts)
                     if facts["text"] is not None:
-                        # The next agent is asked only when this answer is safe.
+                        # The worker goes on only when this answer is on the disk.
                         await asyncio.wrap_future(answers.put(key, owner, facts["text"]))
         finally:
-            peer.calling.pop(number, None)
-        peer.line.send(reply_to, "ok")
+            peer.pending.pop(number, None)
+        peer.channel.send(reply_to, "ok")
 
-    def _give(self, peer: _Peer, number: int, asked: tuple[str, str, str]) -> bool:
-        """Send the remembered answer, if there is one."""
+    def _send_cached(self, peer: _Peer, number: int, question: tuple[str, str, str]) -> bool:
+        """Send the cached answer, if there is one."""
         assert self._batch.answers is not None, "workers ask about paid models only"
-        stored = self._batch.answers.get(*asked)
+        stored = self._batch.answers.get(*question)
         if stored is not None:
-            peer.line.send(number, "known", *stored)
+            peer.channel.send(number, "cached", *stored)
         return stored is not None
 
-    async def _call(self, peer: _Peer, number: int, calling: asyncio.Future[Told]) -> Told:
-        """Let a worker call, if the budget and the rate allow; what came of it."""
-        if not calling.done():
+    async def _call(self, peer: _Peer, number: int, pending: asyncio.Future[Outcome]) -> Outcome:
+        """Let a worker call the model if budget and rate allow; return the outcome."""
+        if not pending.done():
             await self._pace.wait()
-        if calling.done():
+        if pending.done():
             return _DROPPED
         meter = self._batch.meter
         assert meter is not None, "paid models are metered"
@@ -290,16 +291,16 @@ class Desk:
             meter.check()
         except StopRun as stop:
             self._batch.control.drain(str(stop), stop.remedy)
-            peer.line.send(number, "stop", str(stop))
+            peer.channel.send(number, "stop", str(stop))
             return _DROPPED
-        peer.line.send(number, "go")
-        return await calling
+        peer.channel.send(number, "go")
+        return await pending
 
-    def _count(self, uid: str, what: str, facts: dict[str, Any]) -> None:
+    def _count(self, uid: str, kind: str, facts: dict[str, Any]) -> None:
         meter = self._batch.meter
         assert meter is not None, "paid models are metered"
         self._pace.charge(facts["attempts"] - 1)
-        if what == "answer":
+        if kind == "answer":
             meter.answered(uid, facts["node"], facts["model"], facts["usage"])
             return
         error = BackendError(
@@ -313,10 +314,10 @@ class Desk:
 
 
 class Pace:
-    """So many requests a second, over all workers."""
+    """Limits the requests per second over all workers."""
 
     def __init__(self, per_second: float | None) -> None:
-        """None is no limit."""
+        """None means no limit."""
         self._gap = 1 / per_second if per_second else 0.0
         self._next = 0.0
 
@@ -330,5 +331,5 @@ class Pace:
         await asyncio.sleep(turn - now)
 
     def charge(self, requests: int) -> None:
-        """A call took so many requests more than its turn: the next ones come later."""
+        """Delay later calls, because a call made this many requests beyond its first."""
         self._next += max(0, requests) * self._gap
