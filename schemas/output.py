@@ -27,6 +27,7 @@ from absa.schemas.records import (
     ValidatorAggregate,
     ValidatorRisk,
 )
+from absa.schemas.sample import Cell
 
 
 class OutputModel(BaseModel):
@@ -272,4 +273,6 @@ class FinalOutput(OutputModel):
     meta: Meta
     # What auxiliary classifiers think; no agent and no rule sees it.
     aux_signals: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    # Columns of the data that mean nothing to the analysis: product, date, rating, …
+    extra: dict[str, Cell] = Field(default_factory=dict)
     process_trace: tuple[CallRecord, ...] = ()

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 GoldPolarity = Literal["positive", "negative", "neutral"]
 GoldLabel = Literal["positive", "negative", "neutral", "mixed"]
+#: A cell of a column that has no meaning here, such as a product, a date or a rating.
+Cell = str | int | float | bool
 
 
 class GoldAspect(BaseModel):
@@ -71,6 +73,7 @@ class Sample(BaseModel):
         incomplete_gold: True if gold tuples are known to be missing: do not score such a sample.
         dropped_aspects: How many gold tuples were left out because their polarity is unknown.
         relocated_aspects: How many had wrong offsets and were found again by search.
+        extra: The other columns of the data, by name. They go into the output and into no prompt.
         notes: What the reader changed or ignored, in words.
     """
 
@@ -87,6 +90,7 @@ class Sample(BaseModel):
     incomplete_gold: bool = False
     dropped_aspects: int = Field(default=0, ge=0)
     relocated_aspects: int = Field(default=0, ge=0)
+    extra: dict[str, Cell] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")

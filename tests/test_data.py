@@ -216,9 +216,19 @@ def test_jsonl_dropped_aspects_mark_gold_incomplete(tmp_path: Path) -> None:
     assert sample.incomplete_gold and sample.notes == ()
 
 
-def test_jsonl_unknown_key_is_ignored_with_a_note(tmp_path: Path) -> None:
-    (sample,) = samples_of(written(tmp_path, "a.jsonl", '{"text": "좋아요", "colour": 1}'))
-    assert sample.notes == ("key colour ignored",)
+def test_jsonl_other_keys_travel_and_what_is_no_value_is_ignored_with_a_note(
+    tmp_path: Path,
+) -> None:
+    row = {"text": "좋아요", "product": "A", "rating": 4, "empty": "", "extra": {"shop": "x"}}
+    (sample,) = samples_of(written(tmp_path, "a.jsonl", json.dumps({**row, "colour": [1]})))
+    assert sample.extra == {"product": "A", "rating": 4, "shop": "x"}
+    assert sample.notes == ("key empty ignored", "key colour ignored")
+
+
+def test_csv_columns_without_a_meaning_travel(tmp_path: Path) -> None:
+    content = "text,Product,date,term,polarity,confidence\n좋아요,A,2024-01-02,,,0.5\n"
+    (sample,) = samples_of(written(tmp_path, "a.csv", content))
+    assert sample.extra == {"Product": "A", "date": "2024-01-02"}
 
 
 def test_jsonl_keys_can_be_mapped(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 
 from absa.data.problems import BadLine, BadRowError, has_surrogate, shown
 from absa.data.source import Source
-from absa.schemas.sample import GoldAspect, GoldLabel, GoldPolarity, Sample
+from absa.schemas.sample import Cell, GoldAspect, GoldLabel, GoldPolarity, Sample
 
 POLARITY_SPELLINGS: dict[str, GoldPolarity] = {
     "positive": "positive",
@@ -66,6 +66,7 @@ class RawSample:
     aspects: list[RawAspect] | None = None
     given_aspects: object = None
     incomplete: bool = False
+    extra: dict[str, Cell] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     line: int = 0
     excerpt: str = ""
@@ -135,6 +136,7 @@ def build_sample(row: RawSample, uid: str) -> Sample:
         incomplete_gold=row.incomplete or dropped > 0,
         dropped_aspects=dropped,
         relocated_aspects=relocated,
+        extra=row.extra,
         notes=tuple(notes),
     )
 

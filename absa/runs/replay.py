@@ -81,6 +81,7 @@ def sample_line(output: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str,
         "label": gold.get("label"),
         "aspects": gold.get("aspects"),
         "incomplete_gold": gold.get("incomplete") or None,
+        "extra": output.get("extra") or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

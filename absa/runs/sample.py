@@ -66,7 +66,8 @@ async def analyse(
 def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
     """The record of an analysed sample."""
     usage = output.meta.usage
-    output = output.model_copy(update={"meta": output.meta.model_copy(update={"seed": seed})})
+    meta = output.meta.model_copy(update={"seed": seed})
+    output = output.model_copy(update={"meta": meta, "extra": sample.extra})
     return Finished(
         seed,
         sample.uid,

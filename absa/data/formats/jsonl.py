@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from typing import TypeGuard
 
-from absa.data.problems import BadLine, BadRowError, shown
+from absa.data.problems import BadLine, BadRowError, has_surrogate, shown
 from absa.data.rows import RawAspect, RawSample, each_line
 from absa.data.source import Source
 from absa.schemas.json_text import parse_json
+from absa.schemas.sample import Cell
 
 ROW_KEYS = frozenset(
     {"uid", "text", "lang", "domain", "split", "aspects", "label", "given_aspects"}
 )
-# Said by data sets of the field about a row, of no use here: ignored without a word.
+# About the row, or about how its gold was made: no columns of the data.
 ROW_EXTRAS = frozenset(
-    {"id", "source", "rating", "stars", "title", "date", "url", "meta", "metadata", "notes"}
+    {"id", "meta", "metadata", "notes", "extra"}
     | {"dropped_aspects", "incomplete_gold", "relocated_aspects"}
 )
 ASPECT_KEYS = frozenset(
     {"term", "from", "to", "polarity", "opinion", "opinions", "category", "implicit"}
 )
-ASPECT_EXTRAS = frozenset({"conflict", "confidence", "opinion_from", "opinion_to"})
+ASPECT_EXTRAS = frozenset({"conflict", "confidence", "evidence", "opinion_from", "opinion_to"})
 
 
 def looks_like(head: str, source: Source) -> bool:
@@ -64,7 +66,8 @@ def _parse(text: str, columns: Mapping[str, str]) -> RawSample:
     row = _rename(parse_object(text), columns)
     if row.get("uid") is None:
         row["uid"] = row.get("id")
-    notes = _ignored(row, ROW_KEYS, ROW_EXTRAS)
+    extra = _extra(row)
+    notes = _ignored(row, ROW_KEYS, ROW_EXTRAS, kept=extra)
     return RawSample(
         uid=row["uid"],
         text=row.get("text"),
@@ -75,8 +78,24 @@ def _parse(text: str, columns: Mapping[str, str]) -> RawSample:
         aspects=parse_aspects(row.get("aspects"), notes),
         given_aspects=row.get("given_aspects"),
         incomplete=bool(row.get("dropped_aspects")) or row.get("incomplete_gold") is True,
+        extra=extra,
         notes=notes,
     )
+
+
+def _extra(row: Mapping[str, object]) -> dict[str, Cell]:
+    """Return the columns that travel into the output: single values, or all of `extra`."""
+    inner = row.get("extra")
+    columns = {key: value for key, value in row.items() if key not in ROW_KEYS | ROW_EXTRAS}
+    if isinstance(inner, dict):
+        columns |= inner
+    return {key: value for key, value in columns.items() if _is_cell(value)}
+
+
+def _is_cell(value: object) -> TypeGuard[Cell]:
+    if isinstance(value, str):
+        return bool(value.strip()) and not has_surrogate(value)
+    return isinstance(value, bool | int | float)
 
 
 def _rename(row: dict[str, object], columns: Mapping[str, str]) -> dict[str, object]:
@@ -106,17 +125,22 @@ def _parse_aspect(item: object, notes: list[str]) -> Iterator[RawAspect]:
         )
 
 
-def _ignored(row: Mapping[str, object], known: frozenset[str], extras: frozenset[str]) -> list[str]:
+def _ignored(
+    row: Mapping[str, object],
+    known: frozenset[str],
+    extras: frozenset[str],
+    kept: Collection[str] = (),
+) -> list[str]:
     """Return a note per key that means nothing here; a slip of a missing key is an error.
 
     Ignoring `aspcts` would turn an annotated row into one without gold.
     """
-    unknown = [key for key in row if key not in known and key not in extras]
-    for key in unknown:
+    foreign = [key for key in row if key not in known and key not in extras]
+    for key in foreign:
         meant = difflib.get_close_matches(key, known - row.keys(), n=1, cutoff=0.8)
         if meant:
             raise BadRowError(f"unknown key {shown(key)}.", f"Did you mean {meant[0]}?")
-    return [f"key {shown(key)} ignored" for key in unknown]
+    return [f"key {shown(key)} ignored" for key in foreign if key not in kept]
 
 
 def _is_object(line: str) -> bool:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from absa.data.formats.jsonl import parse_aspects
-from absa.data.problems import BadLine, BadRowError, DataError, shown
+from absa.data.problems import BadLine, BadRowError, DataError, has_surrogate, shown
 from absa.data.rows import RawAspect, RawSample
 from absa.data.source import Line, Source
 from absa.schemas.json_text import parse_json
@@ -35,6 +35,8 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "opinion": ("opinion", "opinion_term"),
     "category": ("category", "aspect_category", "카테고리"),
 }
+# Columns of `absa export --to csv` about one aspect, not about the text.
+OF_ASPECTS = frozenset({"evidence", "confidence", "implicit"})
 DELIMITERS = "\t,;|"
 MAX_RECORD_LINES = 100  # a quote that is never closed must not swallow the file
 QUOTE_REMEDY = 'Put a text with commas or quotes in "…" and double the quotes inside it.'
@@ -56,6 +58,8 @@ class Layout:
     delimiter: str
     width: int
     cell_of: dict[str, int]
+    # Columns without a meaning here: they travel into the output.
+    extra: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take a polarity without an aspect for what it is: the label of the sentence."""
@@ -144,20 +148,26 @@ def _read_header(source: Source, lines: Iterator[Line]) -> Layout:
             f"no column is known to hold the text; there are: {_listed(names)}.",
             "Name it with the column mapping text=COLUMN.",
         )
-    return Layout(delimiter, len(names), cell_of)
+    taken = set(cell_of.values())
+    extra = {name: place for place, name in enumerate(names) if name and place not in taken}
+    layout = Layout(delimiter, len(names), cell_of, extra)
+    if layout.one_aspect_per_row:
+        for name in OF_ASPECTS & extra.keys():
+            del extra[name]
+    return layout
 
 
 def _apply_mapping(
     source: Source, names: list[str], folded: list[str], cell_of: dict[str, int]
 ) -> dict[str, int]:
     told: dict[str, int] = {}
-    for field, column in source.columns.items():
+    for name, column in source.columns.items():
         place = _find_column(folded, (column.strip().casefold(),))
         if place is None:
             raise DataError(
                 source.path, f"there is no column {shown(column)}; there are: {_listed(names)}."
             )
-        told[field] = place
+        told[name] = place
     taken = set(told.values())
     guessed = {field: place for field, place in cell_of.items() if place not in taken}
     return guessed | told
@@ -262,6 +272,11 @@ def _parse_record(record: Record, layout: Layout) -> RawSample:
         split=values.get("split"),
         label=values.get("label"),
         aspects=_parse_gold(values, layout, notes),
+        extra={
+            name: record.cells[place]
+            for name, place in layout.extra.items()
+            if record.cells[place].strip() and not has_surrogate(record.cells[place])
+        },
         notes=notes,
     )
 

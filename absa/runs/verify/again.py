@@ -23,7 +23,7 @@ from absa.schemas.settings import Settings
 from absa.wired import replaying
 
 # What stands beside the decision: how answers were had, and what classifiers think of the text.
-_NOT_DECIDED = ("process_trace", "aux_signals")
+_NOT_DECIDED = ("process_trace", "aux_signals", "extra")
 _ACTIONS = ("meta.correction_applied_log", "meta.arbiter_actions")
 
 

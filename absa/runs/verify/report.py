@@ -31,6 +31,8 @@ NOT_COVERED = (
     "times and transport: updated_at, timeouts, retries, concurrency, rate limits, names of keys",
     "versions, limit and data.path of the manifest: they describe the last start, and where the "
     "data was (its content is compared by its hash)",
+    "columns of the data that travel into the outputs (extra): they are only compared with the "
+    "journal",
     "the opinion of an auxiliary classifier (aux_signals): its label and score are not computed "
     "again",
     "decisions of people in reviews.jsonl, reports and other files that are made from a run later",
