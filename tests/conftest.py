@@ -30,7 +30,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 @pytest.fixture
 def same_as_snapshot() -> Callable[[str, str], None]:
-    """Compare a text with a stored one; `ABSA_UPDATE_SNAPSHOTS=1` stores it anew."""
+    """Compare a text with a stored one; `ABSA_UPDATE_SNAPSHOTS=1` replaces the stored one."""
 
     def check(name: str, text: str) -> None:
         path = SNAPSHOTS / name
