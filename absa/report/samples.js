@@ -10,6 +10,9 @@ let source = null;
 // Words of the page in another language, by the English ones.
 export const words = {};
 export const t = (text) => (Object.hasOwn(words, text) ? words[text] : text);
+// A sentence with its {parts} filled in.
+export const say = (text, values) => t(text).replace(/\{(\w+)\}/g, (_, key) => (Object.hasOwn(values, key) ? values[key] : "?"));
+export const count = (value) => value.toLocaleString("en");
 
 const SIGNS = { positive: "+", negative: "−", neutral: "○", mixed: "±" };
 const SHORT = { positive: "pos", negative: "neg", neutral: "neu", mixed: "mix" };
@@ -48,14 +51,14 @@ export const number = (value, digits = 3) => {
 export const known = (word) => (Object.hasOwn(SIGNS, word) ? word : "other");
 export const langOf = (code) => (/^[a-z]{2,3}$/.test(code || "") ? code : null);
 export const plain = (code) => String(code).replaceAll("_", " ");
-export const named = (names, code) => (Object.hasOwn(names, code) ? names[code] : plain(code));
+export const named = (names, code) => (Object.hasOwn(names, code) ? t(names[code]) : plain(code));
 
 export function chip(polarity, ...more) {
   const kind = known(polarity);
   return h("span", { class: `chip ${kind}` },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind] || "?"),
-    h("span", { class: "long" }, polarity),
-    h("span", { class: "short" }, SHORT[kind] || polarity), more);
+    h("span", { class: "long" }, kind === "other" ? polarity : t(polarity)),
+    h("span", { class: "short" }, t(SHORT[kind] || polarity)), more);
 }
 
 export const quote = (text, lang) => h("q", { lang: langOf(lang) }, text);
@@ -114,8 +117,8 @@ function refilter() {
   $("list").scrollTop = scrolled = 0;
   const size = state.rows.length;
   $("found").textContent = state.shown.length === size
-    ? `${size.toLocaleString("en")} samples`
-    : `${state.shown.length.toLocaleString("en")} of ${size.toLocaleString("en")} samples`;
+    ? say("{n} samples", { n: count(size) })
+    : say("{part} of {n} samples", { part: count(state.shown.length), n: count(size) });
   $("clear").hidden = !Object.keys(state.filters).length && !state.query.length;
   for (const button of $("toggles").children) {
     button.setAttribute("aria-pressed", String(Boolean(state.filters[button.dataset.key])));
@@ -126,7 +129,7 @@ function refilter() {
     select.value = state.filters[select.dataset.key] || "";
     used += Boolean(select.value);
   }
-  $("more").firstElementChild.textContent = used ? `More filters (${used} set)` : "More filters";
+  $("more").firstElementChild.textContent = used ? say("More filters ({n} set)", { n: used }) : t("More filters");
   drawList(true);
 }
 
@@ -146,16 +149,16 @@ function listHash() {
 
 function drawFilters() {
   $("toggles").replaceChildren(...TOGGLES.map(([key, name, test, title]) => {
-    const count = state.rows.filter(test).length;
+    const found = state.rows.filter(test).length;
     return h("button", {
-      type: "button", class: "toggle", "data-key": key, "aria-pressed": "false", title,
-      disabled: !count,
+      type: "button", class: "toggle", "data-key": key, "aria-pressed": "false", title: t(title),
+      disabled: !found,
       on: { click: () => setFilter(key, state.filters[key] ? "" : "1") },
-    }, name, h("span", {}, count.toLocaleString("en")));
+    }, t(name), h("span", {}, count(found)));
   }));
   const selects = [];
   if (about.runs.length > 1) {
-    selects.push(h("label", {}, "Run", h("select", {
+    selects.push(h("label", {}, t("Run"), h("select", {
       "data-key": "run", on: { change: (event) => { setRun(Number(event.target.value)); } },
     }, about.runs.map((run, n) => h("option", { value: n, selected: n === state.run }, run.name)))));
   }
@@ -165,10 +168,10 @@ function drawFilters() {
     if (!counts.size) continue;
     const place = (code) => (order && order().includes(code) ? order().indexOf(code) : 99);
     const codes = [...counts.keys()].sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
-    selects.push(h("label", {}, name, h("select", {
+    selects.push(h("label", {}, t(name), h("select", {
       "data-key": key, on: { change: (event) => setFilter(key, event.target.value) },
-    }, h("option", { value: "" }, "any"),
-    codes.map((code) => h("option", { value: code }, `${title(code)} (${counts.get(code).toLocaleString("en")})`)))));
+    }, h("option", { value: "" }, t("any")),
+    codes.map((code) => h("option", { value: code }, `${title(code)} (${count(counts.get(code))})`)))));
   }
   $("selects").replaceChildren(...selects);
 }
@@ -189,7 +192,7 @@ async function setRun(run, { keep = false } = {}) {
 
 // ---- the list: only the rows in sight are in the document ----------------------------------
 
-function badge(kind, text) {
+export function badge(kind, text) {
   return h("span", { class: `badge ${kind}` }, text);
 }
 
@@ -202,14 +205,14 @@ function drawRow(row, place) {
   },
   h("div", { class: "row-head" },
     h("span", { class: "uid" }, row.u),
-    about.runs[state.run].seeds > 1 && h("span", { class: "seed" }, `seed ${row.s}`),
+    about.runs[state.run].seeds > 1 && h("span", { class: "seed" }, say("seed {n}", { n: row.s })),
     row.b && chip(row.b)),
-  h("div", { class: "row-text", lang: langOf(row.l) }, row.e ? "could not be analysed" : row.t),
+  h("div", { class: "row-text", lang: langOf(row.l) }, row.e ? t("could not be analysed") : row.t),
   h("div", { class: "row-badges" },
-    row.e && badge("bad", "✕ failed"),
-    row.o === "fix" && badge("good", "✓ fixed"),
-    row.o === "break" && badge("bad", "✕ broke"),
-    row.ch && badge("", "Δ changed"),
+    row.e && badge("bad", t("✕ failed")),
+    row.o === "fix" && badge("good", t("✓ fixed")),
+    row.o === "break" && badge("bad", t("✕ broke")),
+    row.ch && badge("", t("Δ changed")),
     (row.f || []).length ? h("span", { class: "quiet" },
       row.f.map(([term, polarity]) => `${term} ${SIGNS[known(polarity)] || "?"}`).join(" · ")) : null));
   node.style.transform = `translateY(${place * ROW}px)`;
@@ -230,7 +233,7 @@ function drawList(force = false) {
   const sizer = $("sizer");
   sizer.style.height = `${state.shown.length * ROW}px`;
   sizer.replaceChildren(...state.shown.slice(first, last).map((row, n) => drawRow(row, first + n)));
-  if (!state.shown.length) sizer.replaceChildren(h("p", { class: "nothing" }, "No sample is like this."));
+  if (!state.shown.length) sizer.replaceChildren(h("p", { class: "nothing" }, t("No sample is like this.")));
   const place = placeOf();
   if (place >= first && place < last) list.setAttribute("aria-activedescendant", `row-${place}`);
   else list.removeAttribute("aria-activedescendant");
@@ -320,7 +323,7 @@ async function route() {
   if (mine !== turn) return;
   if (!row) {
     close();
-    show(h("div", { class: "empty" }, h("h2", {}, "No such sample"), h("p", {}, "There is no sample ", h("code", {}, uid), ".")));
+    show(h("div", { class: "empty" }, h("h2", {}, t("No such sample")), h("p", {}, t("There is no such sample:"), " ", h("code", {}, uid))));
     $("panes").classList.add("reading");
     return;
   }
@@ -331,7 +334,9 @@ async function route() {
   state.open = row.n;
   if (placeOf() >= 0) reveal(placeOf());
   drawList(true);
-  show(...drawStory(row, story, alike));
+  const more = source.more ? await source.more(state.run, row, story) : [];
+  if (mine !== turn) return;
+  show(...drawStory(row, story, alike, more));
   $("panes").classList.add("reading");
   document.title = `${row.u} – ${title}`;
 }
@@ -346,8 +351,8 @@ function close() {
     drawList(true);
   }
   show(h("div", { class: "empty" },
-    h("h2", {}, "Pick a sample"),
-    h("p", {}, "Its text with aspects and evidence, the debate turn by turn, what the gate and the Moderator decided, and what it cost.")));
+    h("h2", {}, t("Pick a sample")),
+    h("p", {}, t("Its text with aspects and evidence, the debate turn by turn, what the gate and the Moderator decided, and what it cost."))));
 }
 
 function show(...parts) {
@@ -368,41 +373,42 @@ async function others(uid) {
 
 // ---- one sample ----------------------------------------------------------------------------
 
-function part(name, note, ...children) {
-  return h("section", { class: "part" }, h("h3", {}, name, note && h("small", {}, note)), children);
+export function part(name, note, ...children) {
+  return h("section", { class: "part" }, h("h3", {}, t(name), note && h("small", {}, note)), children);
 }
 
-function drawStory(row, story, alike) {
+function drawStory(row, story, alike, more) {
   const place = placeOf();
   const head = h("header", { class: "story-head" },
-    h("button", { type: "button", class: "link back", on: { click: back } }, "← All samples"),
+    h("button", { type: "button", class: "link back", on: { click: back } }, t("← All samples")),
     h("div", { class: "story-title" },
       h("h2", {}, row.u),
       h("span", { class: "steps" },
-        h("button", { type: "button", title: "Previous (k)", "aria-label": "Previous sample", disabled: place <= 0, on: { click: () => step(-1) } }, "↑"),
-        h("button", { type: "button", title: "Next (j)", "aria-label": "Next sample", disabled: place < 0 || place >= state.shown.length - 1, on: { click: () => step(1) } }, "↓"))),
+        h("button", { type: "button", title: t("Previous (k)"), "aria-label": t("Previous sample"), disabled: place <= 0, on: { click: () => step(-1) } }, "↑"),
+        h("button", { type: "button", title: t("Next (j)"), "aria-label": t("Next sample"), disabled: place < 0 || place >= state.shown.length - 1, on: { click: () => step(1) } }, "↓"))),
     h("p", { class: "facts" },
       [row.l, story.domain, about.runs.length > 1 && about.runs[state.run].name,
-        about.runs[state.run].seeds > 1 && `seed ${row.s}`].filter(Boolean).join(" · ")));
+        about.runs[state.run].seeds > 1 && say("seed {n}", { n: row.s })].filter(Boolean).join(" · ")));
   if (row.e) return [head, drawFailure(story)];
+  return [head, ...more, ...drawParts(row, story, alike)];
+}
+
+// What there is to say about one text, part by part.
+export function drawParts(row, story, alike = []) {
   return [
-    head,
     h("div", { class: "verdict" },
-      h("div", {}, h("span", { class: "quiet" }, "Label"), chip(row.b), h("b", { class: "num" }, number(row.c))),
-      row.o === "fix" && badge("good", "✓ tuples fixed"),
-      row.o === "break" && badge("bad", "✕ tuples broken"),
-      row.lo === "fix" && badge("good", "✓ label fixed"),
-      row.lo === "break" && badge("bad", "✕ label broken"),
-      row.ch && badge("", "Δ changed")),
+      h("div", {}, h("span", { class: "quiet" }, t("Label")), chip(row.b), h("b", { class: "num" }, number(row.c))),
+      row.o === "fix" && badge("good", t("✓ tuples fixed")),
+      row.o === "break" && badge("bad", t("✕ tuples broken")),
+      row.lo === "fix" && badge("good", t("✓ label fixed")),
+      row.lo === "break" && badge("bad", t("✕ label broken")),
+      row.ch && badge("", t("Δ changed"))),
     drawSentence(row, story),
     alike.length > 1 && drawAlike(row, alike),
     drawComparison(row, story),
-    part("In short", null, h("ul", { class: "short-list" },
-      h("li", {}, sentence(story.adoption)),
-      h("li", {}, sentence(story.why)),
-      (story.violations || []).map((text) => h("li", {}, `Discarded: ${text}`)))),
+    drawInShort(row, story),
     story.debate && drawDebate(story.debate, row.l),
-    story.gate && drawGate(story.gate, row.l, about.runs[state.run].steps),
+    story.gate && drawGate(story.gate, row.l, story.steps || about.runs[state.run].steps),
     story.log && drawLog(story.log),
     story.moderator && drawModerator(story),
     drawRisks(story.risks || []),
@@ -411,16 +417,36 @@ function drawStory(row, story, alike) {
   ].filter(Boolean);
 }
 
+// The server's sentences are English; in another language the same facts are put together here.
+function inWords(row, story) {
+  const changes = (story.rows || []).flatMap(({ term, stage1 = [], final = [] }) => {
+    const [aspect, before, after] = [term ?? t("(not named)"), stage1.map(t).join(", "), final.map(t).join(", ")];
+    if (before === after) return [];
+    if (!before) return [say("{aspect} was added as {after}", { aspect, after })];
+    if (!after) return [say("{aspect} was dropped", { aspect })];
+    return [say("{aspect} changed from {before} to {after}", { aspect, before, after })];
+  });
+  const label = say("the label is {label}", { label: t(row.b) });
+  const gate = (story.gate || []).map((record) => `${record.aspect}: ${named(about.gate, record.verdict)}`);
+  const adoption = row.a ? [named(about.adopt, row.a)] : [];
+  return [label, ...(changes.length ? changes : [t("nothing changed after Stage 1")]), ...gate, ...adoption];
+}
+
+const drawInShort = (row, story) => part("In short", null, h("ul", { class: "short-list" },
+  (Object.keys(words).length ? inWords(row, story) : [story.adoption, ...(story.told || []), story.why])
+    .map((text) => h("li", {}, sentence(text))),
+  (story.violations || []).map((text) => h("li", {}, `${t("Discarded:")} ${text}`))));
+
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function drawFailure(story) {
-  return part("Why it failed", story.node && `at ${story.node}`,
+  return part("Why it failed", story.node && say("at {node}", { node: story.node }),
     h("p", { class: "failure" }, story.error),
-    story.attempts && h("p", { class: "quiet" }, `${story.attempts} attempts`),
+    story.attempts && h("p", { class: "quiet" }, say("{n} attempts", { n: story.attempts })),
     story.raw && h("pre", {}, story.raw));
 }
 
-function drawSentence(row, story) {
+export function drawSentence(row, story) {
   const holder = h("p", { class: "sentence", lang: langOf(row.l) });
   const fillIn = (places) => holder.replaceChildren(...marked(row.t, places));
   fillIn(story.places || []);
@@ -433,18 +459,18 @@ function drawSentence(row, story) {
         fillIn(places);
         for (const button of buttons) button.setAttribute("aria-pressed", String(button === event.currentTarget));
       } },
-    }, name));
-    choice = h("div", { class: "segments", role: "group", "aria-label": "Which result to mark" }, buttons);
+    }, t(name)));
+    choice = h("div", { class: "segments", role: "group", "aria-label": t("Which result to mark") }, buttons);
   }
   return h("section", { class: "part sentence-part" }, holder,
     h("div", { class: "legend" },
-      h("span", {}, h("mark", { class: "a neutral" }, "boxed"), " aspect"),
-      h("span", {}, h("mark", { class: "e neutral" }, "underlined"), " evidence"),
-      h("span", {}, "+ positive"), h("span", {}, "− negative"), h("span", {}, "○ neutral"), choice));
+      h("span", {}, h("mark", { class: "a neutral" }, t("boxed")), t(" aspect")),
+      h("span", {}, h("mark", { class: "e neutral" }, t("underlined")), t(" evidence")),
+      h("span", {}, t("+ positive")), h("span", {}, t("− negative")), h("span", {}, t("○ neutral")), choice));
 }
 
 // Offsets count characters, not the halves that JavaScript's strings are made of.
-function marked(text, places) {
+export function marked(text, places) {
   const letters = Array.from(text);
   const ends = new Set([0, letters.length]);
   for (const [, , , start, end] of places) ends.add(start).add(end);
@@ -462,7 +488,7 @@ function marked(text, places) {
     const kind = polarities.size > 1 ? "mixed" : known([...polarities][0]);
     const isAspect = aspects.length > 0;
     const isEvidence = over.length > aspects.length;
-    const names = over.map(([row, what, polarity]) => `${what === "a" ? "aspect" : "evidence"} ${row}, ${polarity}`);
+    const names = over.map(([row, what, polarity]) => `${t(what === "a" ? "aspect" : "evidence")} ${row}, ${t(polarity)}`);
     parts.push(h("mark", { class: `${isAspect ? "a " : ""}${isEvidence ? "e " : ""}${kind}`, title: names.join("; ") }, piece,
       over.filter((place) => place[4] === cuts[n + 1]).map(([row, what, polarity]) =>
         h("sup", { class: known(polarity) }, `${row}${what === "a" ? SIGNS[known(polarity)] || "?" : ""}`))));
@@ -471,51 +497,51 @@ function marked(text, places) {
 }
 
 function drawAlike(row, alike) {
-  return part("The same text elsewhere", `${alike.length} records`, h("div", { class: "scroll" }, h("table", { class: "side" },
-    h("thead", {}, h("tr", {}, ["Run", "Label", "Final tuples"].map((name) => h("th", { scope: "col" }, name)))),
+  return part("The same text elsewhere", say("{n} records", { n: alike.length }), h("div", { class: "scroll" }, h("table", { class: "side" },
+    h("thead", {}, h("tr", {}, ["Run", "Label", "Final tuples"].map((name) => h("th", { scope: "col" }, t(name))))),
     h("tbody", {}, alike.map(([run, other]) => {
       const isThis = run === state.run && other.n === row.n;
-      const name = about.runs[run].name + (about.runs[run].seeds > 1 ? `, seed ${other.s}` : "");
+      const name = about.runs[run].name + (about.runs[run].seeds > 1 ? `, ${say("seed {n}", { n: other.s })}` : "");
       return h("tr", { class: isThis && "here" },
-        h("th", { scope: "row" }, isThis ? `${name} (shown)` : h("a", { href: hashOf(run, other) }, name)),
-        h("td", {}, other.e ? "failed" : chip(other.b)),
+        h("th", { scope: "row" }, isThis ? `${name} ${t("(shown)")}` : h("a", { href: hashOf(run, other) }, name)),
+        h("td", {}, other.e ? t("failed") : chip(other.b)),
         h("td", {}, pairs(other.f || [])));
     })))));
 }
 
-const pairs = (found) => (found.length
+export const pairs = (found) => (found.length
   ? h("span", { class: "pairs" }, found.map(([term, polarity]) => h("span", { class: "pair" }, term, " ", chip(polarity))))
-  : h("span", { class: "quiet" }, "none"));
+  : h("span", { class: "quiet" }, t("none")));
 
 function drawComparison(row, story) {
   const decides = story.gold && story.gold.decides;
   const cell = (found, gold) => h("td", {}, (found || []).length
     ? found.map((polarity) => chip(polarity, gold && tick(gold.includes(polarity))))
     : h("span", { class: "quiet" }, "–"));
-  const tick = (isRight) => h("span", { class: isRight ? "tick" : "cross", title: isRight ? "as in the gold" : "not in the gold" }, isRight ? " ✓" : " ✕");
+  const tick = (isRight) => h("span", { class: isRight ? "tick" : "cross", title: isRight ? t("as in the gold") : t("not in the gold") }, isRight ? " ✓" : " ✕");
   const label = story.gold && story.gold.label;
   const labelled = (word, sure) => h("td", {}, word
     ? [chip(word, label && tick(word === label)), sure !== undefined && h("small", { class: "num" }, number(sure))]
     : h("span", { class: "quiet" }, "–"));
   const rows = (story.rows || []).map((found) => h("tr", {},
-    h("th", { scope: "row", lang: langOf(row.l) }, found.term ?? "(not named)", found.note && h("small", {}, found.note)),
-    h("td", {}, (found.gold || []).length ? found.gold.map((polarity) => chip(polarity)) : h("span", { class: "quiet" }, story.gold ? "–" : "no gold")),
+    h("th", { scope: "row", lang: langOf(row.l) }, found.term ?? t("(not named)"), found.note && h("small", {}, found.note)),
+    h("td", {}, (found.gold || []).length ? found.gold.map((polarity) => chip(polarity)) : h("span", { class: "quiet" }, story.gold ? "–" : t("no gold"))),
     cell(found.stage1, decides && (found.gold || [])),
     cell(found.final, decides && (found.gold || []))));
   const table = h("table", { class: "compare" },
-    h("thead", {}, h("tr", {}, ["Aspect", "Gold", "Stage 1", "Final"].map((name) => h("th", { scope: "col" }, name)))),
+    h("thead", {}, h("tr", {}, ["Aspect", "Gold", "Stage 1", "Final"].map((name) => h("th", { scope: "col" }, t(name))))),
     h("tbody", {}, rows,
-      h("tr", { class: "whole" }, h("th", { scope: "row" }, "Sentence"),
-        h("td", {}, label ? chip(label) : h("span", { class: "quiet" }, "no gold")),
+      h("tr", { class: "whole" }, h("th", { scope: "row" }, t("Sentence")),
+        h("td", {}, label ? chip(label) : h("span", { class: "quiet" }, t("no gold"))),
         labelled(story.stage1.label, story.stage1.confidence), labelled(row.b, row.c))));
   const aspects = (story.aspects || []).map((aspect) => h("li", {},
     h("span", { lang: langOf(row.l), class: "term" }, aspect.term), " ", chip(aspect.polarity),
     h("span", { class: "num" }, number(aspect.confidence)),
-    aspect.evidence ? [" ", quote(aspect.evidence, row.l), !aspect.grounded && badge("bad", "✕ not in the text")] : h("span", { class: "quiet" }, " no evidence"),
-    aspect.implicit && badge("", "implicit"),
-    h("span", { class: "quiet" }, ` from ${aspect.origin}`)));
+    aspect.evidence ? [" ", quote(aspect.evidence, row.l), !aspect.grounded && badge("bad", t("✕ not in the text"))] : h("span", { class: "quiet" }, t(" no evidence")),
+    aspect.implicit && badge("", t("implicit")),
+    h("span", { class: "quiet" }, say(" from {origin}", { origin: aspect.origin }))));
   return part("Gold, Stage 1, final", null, h("div", { class: "scroll" }, table),
-    aspects.length ? h("ol", { class: "aspects" }, aspects) : h("p", { class: "quiet" }, "The final result has no aspect."));
+    aspects.length ? h("ol", { class: "aspects" }, aspects) : h("p", { class: "quiet" }, t("The final result has no aspect.")));
 }
 
 const SAYS = {
@@ -530,9 +556,9 @@ function drawEdit(edit, lang) {
   const says = Object.hasOwn(SAYS, edit.op) ? SAYS[edit.op](edit) : [`${plain(edit.op)} `, edit.aspect];
   const target = edit.op === "set_polarity" ? edit.value : edit.polarity;
   const isName = edit.op === "set_aspect_ref" || edit.op === "merge_tuples";
-  return h("li", {}, says[0], h("strong", { lang: langOf(lang) }, says[1] ?? "(no aspect)"),
-    isName && edit.value && [" to ", h("strong", {}, edit.value)],
-    !isName && target && [edit.op === "drop_tuple" ? " as " : edit.op === "set_polarity" ? " to " : " as ", chip(target)],
+  return h("li", {}, t(says[0]), h("strong", { lang: langOf(lang) }, says[1] ?? t("(no aspect)")),
+    isName && edit.value && [t(" to "), h("strong", {}, edit.value)],
+    !isName && target && [t(edit.op === "set_polarity" ? " to " : " as "), chip(target)],
     edit.evidence && [" ", quote(edit.evidence, lang)],
     edit.confidence !== undefined && h("span", { class: "num quiet" }, ` ${number(edit.confidence)}`));
 }
@@ -540,41 +566,46 @@ function drawEdit(edit, lang) {
 function drawTurn(key, name, role, ...content) {
   return h("li", { class: "turn" },
     h("span", { class: "avatar", "aria-hidden": "true" }, (name || key).slice(0, 2).toUpperCase()),
-    h("div", {}, h("p", { class: "speaker" }, h("b", {}, name || key), role && h("span", { class: "quiet" }, ` ${role}`)), content));
+    h("div", {}, h("p", { class: "speaker" }, h("b", {}, name || key), role && h("span", { class: "quiet" }, ` ${t(role)}`)), content));
 }
 
 const spoken = (said, keys) => keys.filter((key) => said[key]).map((key) =>
-  h("p", { class: "spoken" }, h("span", { class: "quiet" }, `${plain(key)}: `), said[key]));
+  h("p", { class: "spoken" }, h("span", { class: "quiet" }, `${t(plain(key))}: `), said[key]));
+
+const drawEdits = (edits, lang) => ((edits || []).length
+  ? h("ul", { class: "edits" }, edits.map((edit) => drawEdit(edit, lang))) : null);
+
+// One turn of the debate.
+export function drawSpeech(turn, personas, lang) {
+  const [name, role] = Object.hasOwn(personas, turn.speaker) ? personas[turn.speaker] : [turn.speaker, ""];
+  const prose = spoken(turn, ["stance", "message", "key_points", "planning", "reflection"]);
+  return drawTurn(turn.speaker, name, role, prose,
+    drawEdits(turn.edits, lang) || (!prose.length && h("p", { class: "quiet" }, t("proposes nothing"))));
+}
 
 function drawDebate(debate, lang) {
-  const edits = (found) => ((found || []).length
-    ? h("ul", { class: "edits" }, found.map((edit) => drawEdit(edit, lang))) : null);
   const rounds = debate.rounds.map((turns, n) => [
-    debate.rounds.length > 1 && h("h4", {}, `Round ${n + 1}`),
-    h("ol", { class: "turns" }, turns.map((turn) => {
-      const [name, role] = Object.hasOwn(debate.personas, turn.speaker) ? debate.personas[turn.speaker] : [turn.speaker, ""];
-      const words = spoken(turn, ["stance", "message", "key_points", "planning", "reflection"]);
-      return drawTurn(turn.speaker, name, role, words,
-        edits(turn.edits) || (!words.length && h("p", { class: "quiet" }, "proposes nothing")));
-    }))]);
-  const judge = debate.judge;
-  return part("The debate", `${debate.rounds.flat().length} turns and the judge`, rounds,
-    h("ol", { class: "turns" }, drawTurn("judge", "Judge", "decides",
-      edits(judge.patch),
-      (judge.tuples || judge.patch) && h("p", {}, h("span", { class: "quiet" }, "tuples "), pairs(judge.tuples || [])),
-      judge.polarity && h("p", {}, h("span", { class: "quiet" }, "sentence "), chip(judge.polarity),
-        (judge.spans || []).map((span) => [" ", quote(span, lang)])),
-      spoken(judge, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),
-      (judge.unresolved || []).length ? h("p", { class: "spoken" }, h("span", { class: "quiet" }, "unresolved: "), judge.unresolved.join("; ")) : null)),
+    debate.rounds.length > 1 && h("h4", {}, say("Round {n}", { n: n + 1 })),
+    h("ol", { class: "turns" }, turns.map((turn) => drawSpeech(turn, debate.personas, lang)))]);
+  return part("The debate", say("{n} turns and the judge", { n: debate.rounds.flat().length }), rounds,
+    h("ol", { class: "turns" }, drawJudge(debate.judge, lang)),
     drawContext(debate.context, lang));
 }
 
+export const drawJudge = (judge, lang) => drawTurn("judge", t("Judge"), "decides",
+  drawEdits(judge.patch, lang),
+  (judge.tuples || judge.patch) && h("p", {}, h("span", { class: "quiet" }, t("tuples ")), pairs(judge.tuples || [])),
+  judge.polarity && h("p", {}, h("span", { class: "quiet" }, t("sentence ")), chip(judge.polarity),
+    (judge.spans || []).map((span) => [" ", quote(span, lang)])),
+  spoken(judge, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),
+  (judge.unresolved || []).length ? h("p", { class: "spoken" }, h("span", { class: "quiet" }, t("unresolved: ")), judge.unresolved.join("; ")) : null);
+
 const drawHint = ([speaker, op, weight, polarity]) =>
-  h("li", {}, h("b", {}, speaker), ` ${plain(op)} `, polarity ? chip(polarity) : "", h("span", { class: "num quiet" }, ` weight ${number(weight)}`));
+  h("li", {}, h("b", {}, speaker), ` ${t(plain(op))} `, polarity ? chip(polarity) : "", h("span", { class: "num quiet" }, ` ${t("weight")} ${number(weight)}`));
 
 function drawContext({ hints, points }, lang) {
   if (!hints.length && !points.length) return null;
-  return h("details", { class: "context" }, h("summary", {}, "What the reviewers were told"),
+  return h("details", { class: "context" }, h("summary", {}, t("What the reviewers were told")),
     hints.map(([aspect, said]) => [h("p", {}, h("strong", { lang: langOf(lang) }, aspect)), h("ul", { class: "hints" }, said.map(drawHint))]),
     points.length ? h("ul", { class: "hints" }, points.map(([speaker, stance, weight, polarity, words]) => [
       drawHint([speaker, stance, weight, polarity]), words.map((line) => h("li", { class: "spoken" }, line))])) : null);
@@ -598,58 +629,61 @@ function drawConditions(record, steps) {
   const same = steps.map(([code], n) => [code, n]).filter(([code]) => code === record.verdict).map(([, n]) => n);
   const decided = record.early ? same[0] : same[same.length - 1];
   return h("ol", { class: "conditions" }, steps.map(([code, text], n) => {
-    const words = text.replace(/\{(\w+)\}/g, (_, key) => (Object.hasOwn(numbers, key) ? number(numbers[key]) : "?"));
+    const words = t(text).replace(/\{(\w+)\}/g, (_, key) => (Object.hasOwn(numbers, key) ? number(numbers[key]) : "?"));
     if (n < decided) return h("li", { class: "passed" }, h("span", { class: "at" }, "✓"), words, h("code", {}, code));
-    if (n === decided) return h("li", { class: "decided" }, h("span", { class: "at" }, record.applied ? "●" : record.verdict === "confirm" ? "○" : "■"), h("b", {}, record.why), h("code", {}, code));
-    return h("li", { class: "unasked" }, h("span", { class: "at" }, "–"), "not asked", h("code", {}, code));
+    if (n === decided) return h("li", { class: "decided" }, h("span", { class: "at" }, record.applied ? "●" : record.verdict === "confirm" ? "○" : "■"), h("b", {}, reason(record)), h("code", {}, code));
+    return h("li", { class: "unasked" }, h("span", { class: "at" }, "–"), t("not asked"), h("code", {}, code));
   }));
 }
 
+// The reason with its numbers; in another language the name of the verdict.
+const reason = (record) => (Object.keys(words).length ? named(about.gate, record.verdict) : record.why);
+
 export function drawGate(records, lang, steps) {
-  return part("The override gate", `${records.length} ${records.length === 1 ? "aspect" : "aspects"} judged`, records.map((record) =>
+  return part("The override gate", say(records.length === 1 ? "{n} aspect judged" : "{n} aspects judged", { n: records.length }), records.map((record) =>
     h("div", { class: record.applied ? "judged applied" : "judged" },
       h("p", { class: "judged-head" }, h("strong", { lang: langOf(lang) }, record.aspect),
-        record.target && [h("span", { class: "quiet" }, " the debate wants "), chip(record.target)],
+        record.target && [h("span", { class: "quiet" }, t(" the debate wants ")), chip(record.target)],
         badge(record.applied ? "accent" : "", named(about.gate, record.verdict))),
-      h("p", {}, sentence(record.why)),
+      h("p", {}, sentence(reason(record))),
       h("div", { class: "meters" },
-        meter("Total", record.total, record.limits.min_total ?? 0),
-        meter("Margin", record.margin, record.limits.min_margin ?? 0)),
+        meter(t("Total"), record.total, record.limits.min_total ?? 0),
+        meter(t("Margin"), record.margin, record.limits.min_margin ?? 0)),
       h("p", { class: "quiet num" },
-        `positive ${number(record.pos)} · negative ${number(record.neg)}`,
-        record.drop !== undefined && ` · drop ${number(record.drop)}`,
-        record.evidence && [" · evidence ", quote(record.evidence, lang), record.sentence_evidence && " (the sentence's)"]),
-      h("details", { open: records.length < 3 }, h("summary", {}, "Conditions, in order"), drawConditions(record, steps)),
-      (record.hints || []).length ? h("details", {}, h("summary", {}, `${record.hints.length} hints from the debate`),
+        `${t("positive")} ${number(record.pos)} · ${t("negative")} ${number(record.neg)}`,
+        record.drop !== undefined && ` · ${t("drop")} ${number(record.drop)}`,
+        record.evidence && [` · ${t("evidence")} `, quote(record.evidence, lang), record.sentence_evidence && " (the sentence's)"]),
+      h("details", { open: records.length < 3 }, h("summary", {}, t("Conditions, in order")), drawConditions(record, steps)),
+      (record.hints || []).length ? h("details", {}, h("summary", {}, say("{n} hints from the debate", { n: record.hints.length })),
         h("ul", { class: "hints" }, record.hints.map(drawHint))) : null)));
 }
 
 function drawLog(log) {
-  return part("Corrections", `${log.filter((entry) => entry.applied).length} applied, ${log.filter((entry) => !entry.applied).length} refused`,
+  return part("Corrections", say("{n} applied, {refused} refused", { n: log.filter((entry) => entry.applied).length, refused: log.filter((entry) => !entry.applied).length }),
     h("ul", { class: "log" }, log.map((entry) => h("li", { class: entry.applied ? "applied" : "refused" },
       h("span", { class: "at", "aria-hidden": "true" }, entry.applied ? "✓" : "✕"),
-      h("div", {}, h("p", {}, h("span", { class: "sr" }, entry.applied ? "Applied: " : "Refused: "), entry.aspect && [h("strong", {}, entry.aspect), ": "], entry.text),
+      h("div", {}, h("p", {}, h("span", { class: "sr" }, entry.applied ? t("Applied: ") : t("Refused: ")), entry.aspect && [h("strong", {}, entry.aspect), ": "], entry.text),
         h("p", { class: "quiet" }, [entry.source, entry.type, entry.provenance].filter(Boolean).join(" · ")))))));
 }
 
 function drawModerator(story) {
   const decision = story.moderator;
-  return part("The Moderator", `takes ${decision.stage === "stage2" ? "Stage 2" : "Stage 1"}`,
+  return part("The Moderator", t(decision.stage === "stage2" ? "takes Stage 2" : "takes Stage 1"),
     (decision.rules || []).length
-      ? h("ol", { class: "rules" }, decision.rules.map(([rule, what, said]) => h("li", {}, h("code", {}, rule), h("div", {}, h("p", {}, what), said && h("p", { class: "quiet" }, said)))))
-      : h("p", {}, "No rule acted: Stage 1's label stands."),
-    decision.guard && h("p", {}, "Drop guard: Stage 2 was less confident by 0.2 or more, so Stage 1 is kept."),
-    decision.block && h("p", { class: "quiet" }, `RuleE did not act: ${decision.block}.`),
-    story.ev && h("p", { class: "quiet num" }, `Evidence value ${number(story.ev.score)}, threshold ${number(story.ev.threshold)}: `,
-      Object.entries(story.ev.components).map(([name, value]) => `${plain(name)} ${number(value)}`).join(", ")));
+      ? h("ol", { class: "rules" }, decision.rules.map(([rule, what, said]) => h("li", {}, h("code", {}, rule), h("div", {}, h("p", {}, t(what)), said && h("p", { class: "quiet" }, said)))))
+      : h("p", {}, t("No rule acted: Stage 1's label stands.")),
+    decision.guard && h("p", {}, t("Drop guard: Stage 2 was less confident by 0.2 or more, so Stage 1 is kept.")),
+    decision.block && h("p", { class: "quiet" }, `${t("RuleE did not act:")} ${t(decision.block)}.`),
+    story.ev && h("p", { class: "quiet num" }, say("Evidence value {score}, threshold {limit}: ", { score: number(story.ev.score), limit: number(story.ev.threshold) }),
+      Object.entries(story.ev.components).map(([name, value]) => `${t(plain(name))} ${number(value)}`).join(", ")));
 }
 
 function drawRisks([before, after]) {
   if (!(before || []).length && !(after || []).length) return null;
-  const list = (found) => (found.length ? h("ul", {}, found.map((issue) => h("li", {}, plain(issue.toLowerCase())))) : h("p", { class: "quiet" }, "none"));
+  const list = (found) => (found.length ? h("ul", {}, found.map((issue) => h("li", {}, plain(issue.toLowerCase())))) : h("p", { class: "quiet" }, t("none")));
   return part("Risks the Validator saw", null, h("div", { class: "two" },
-    h("div", {}, h("h4", {}, "Stage 1"), list(before || [])),
-    h("div", {}, h("h4", {}, "Stage 2"), after ? list(after) : h("p", { class: "quiet" }, "not asked"))));
+    h("div", {}, h("h4", {}, t("Stage 1")), list(before || [])),
+    h("div", {}, h("h4", {}, t("Stage 2")), after ? list(after) : h("p", { class: "quiet" }, t("not asked")))));
 }
 
 function drawExtras(extras) {
@@ -659,16 +693,16 @@ function drawExtras(extras) {
 
 function drawCalls(calls) {
   const total = calls.reduce((sum, call) => sum + call.ms, 0);
-  return part("Calls", `${calls.length} calls, ${total.toLocaleString("en", { maximumFractionDigits: 1 })} ms`, h("div", { class: "scroll" }, h("table", { class: "counts calls" },
-    h("thead", {}, h("tr", {}, ["Node", "Model", "ms", "Tokens in", "out", "Attempts"].map((name) => h("th", { scope: "col" }, name)))),
+  return part("Calls", say("{n} calls, {ms} ms", { n: calls.length, ms: total.toLocaleString("en", { maximumFractionDigits: 1 }) }), h("div", { class: "scroll" }, h("table", { class: "counts calls" },
+    h("thead", {}, h("tr", {}, ["Node", "Model", "ms", "Tokens in", "out", "Attempts"].map((name) => h("th", { scope: "col" }, t(name))))),
     h("tbody", {}, calls.map((call) => [h("tr", {},
-      h("th", { scope: "row" }, call.node, call.turn && h("small", {}, `turn ${call.turn}`), call.error && badge("bad", "✕ error")),
-      h("td", {}, call.model || call.backend, call.cached && h("small", {}, "cached")),
+      h("th", { scope: "row" }, call.node, call.turn && h("small", {}, say("turn {n}", { n: call.turn })), call.error && badge("bad", t("✕ error"))),
+      h("td", {}, call.model || call.backend, call.cached && h("small", {}, t("cached"))),
       h("td", {}, call.ms.toLocaleString("en", { minimumFractionDigits: 1 })), h("td", {}, call.in ?? "–"), h("td", {}, call.out ?? "–"), h("td", {}, call.attempts ?? 1)),
     (call.answer || call.notes || call.error) && h("tr", { class: "answer" }, h("td", { colspan: 6 },
       call.error && h("p", { class: "failure" }, call.error),
       (call.notes || []).map((note) => h("p", { class: "quiet" }, note)),
-      call.answer && h("details", {}, h("summary", {}, "answer"), h("pre", {}, JSON.stringify(call.answer, null, 1)))))])))));
+      call.answer && h("details", {}, h("summary", {}, t("answer")), h("pre", {}, JSON.stringify(call.answer, null, 1)))))])))));
 }
 
 // ---- events --------------------------------------------------------------------------------

@@ -117,6 +117,7 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
             "adoption": show.adoption(output, settings),
             "ev": _ev(output),
             "why": outcome.label_reason(output),
+            "told": [*outcome.debate(output, settings), *outcome.reviews(output)],
             "debate": _debate(entry.raw),
             "gate": [_gate(r, output, settings) for r in output.meta.override_gate],
             "moderator": _moderator(output),
