@@ -14,6 +14,7 @@ from absa.nodes.ate import ate
 from absa.nodes.ate_review import ate_review
 from absa.nodes.atsa import atsa
 from absa.nodes.atsa_review import atsa_review
+from absa.nodes.extract import extract
 from absa.nodes.finalize import finalize
 from absa.nodes.human_review import human_review
 from absa.nodes.intake import intake
@@ -51,11 +52,12 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         else ("judge",)
         for order in orders.values()
     }
+    first = (extract,) if p.stage1 == "joint" else (ate, atsa)
     # With `always` every text is shown to a person: the edge is not conditional.
     always = p.human_review == "always" and not switchable
     return Table(
         nodes=table_nodes(
-            *(intake, ate, atsa, validator, stage1, Rule("recall", recall, blocking=True)),
+            *(intake, *first, validator, stage1, Rule("recall", recall, blocking=True)),
             *(*speakers, judge, review_context),
             *(ate_review, atsa_review, validator_review, apply_reviews, override_gate),
             *(Rule(node, record_verdict(verdict)) for verdict, node in SKIPPED.items()),
@@ -65,9 +67,8 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         ),
         edges={
             START: ("intake",),
-            "intake": ("ate", "atsa", "validator"),
-            "ate": ("stage1",),
-            "atsa": ("stage1",),
+            "intake": (*(agent.name for agent in first), "validator"),
+            **{agent.name: ("stage1",) for agent in first},
             "validator": ("stage1",),
             "stage1": ("recall",),
             "recall": tuple(order[0] for order in orders.values()),
@@ -115,7 +116,7 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
             "human_review": routing.may_ask,
             "remember": routing.has_memory,
         },
-        conditions={"ate": routing.searches_aspects}
+        conditions=({} if p.stage1 == "joint" else {"ate": routing.searches_aspects})
         | ({} if always else {"human_review": routing.is_doubtful}),
     )
 

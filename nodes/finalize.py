@@ -41,6 +41,7 @@ from absa.schemas.output import (
 )
 from absa.schemas.records import (
     CallRecord,
+    Counts,
     GateRecord,
     MappingFailReasons,
     MappingStats,
@@ -114,8 +115,7 @@ def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
             protocol=pipeline.protocol,
             given_aspects=state.get("given_aspects"),
             ev_threshold=pipeline.debate_override.ev_threshold,
-            polarity_repair_count=sum(c.polarity_repair_count for c in counts),
-            polarity_invalid_count=sum(c.polarity_invalid_count for c in counts),
+            **{name: sum(getattr(c, name) for c in counts) for name in Counts.model_fields},
             unanchored_count=len(final.unanchored),
             ungrounded_count=ungrounded_count(final, text),
             stage2_review_violation=violations(calls),

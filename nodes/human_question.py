@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from absa.nodes.apply_reviews import NOT_CORRECTIONS
 from absa.nodes.language import language
+from absa.nodes.names import name_of_thing, thing_named
 from absa.nodes.text import grounded, locate
-from absa.nodes.vote import thing_named
 from absa.schemas.answers import (
     Answer,
     AteReviewAnswer,
@@ -133,20 +133,21 @@ def voices_of(output: FinalOutput) -> Iterator[Voice]:
 
 
 def _stage1(output: FinalOutput) -> Iterator[Voice]:
+    lang = language(output.lang)
+    # Given aspects are the user's words, and stay as they are.
+    given = output.meta.given_aspects is not None
     for answer in _answers(output, "atsa", AtsaAnswer):
         for item in answer.aspect_sentiments:
+            thing = name_of_thing(item.aspect_ref, item.polarity, item.evidence, lang)
             yield Voice(
                 stage="stage1",
                 who="ATSA",
-                aspect=item.aspect_ref,
+                aspect=item.aspect_ref if given else thing or item.aspect_ref,
                 says=item.polarity or "no polarity",
                 evidence=item.evidence,
                 confidence=item.confidence,
             )
-    lang = language(output.lang)
     extracted = list(_answers(output, "extract", ExtractAnswer))
-    # Given aspects are the user's words, and stay as they are.
-    given = output.meta.given_aspects is not None
     said = Counter(
         (t.aspect_term if given else thing_named(t, lang) or t.aspect_term, t.polarity)
         for answer in extracted

@@ -49,10 +49,16 @@ def read(word: str | None, words: Sequence[str] = POLARITIES) -> Read:
 
 @dataclass
 class PolarityCounter:
-    """Reads polarity words and counts what had to be repaired or left out."""
+    """Reads polarity words and counts what had to be repaired or left out.
+
+    It also counts the names that were changed or left out.
+    """
 
     repaired: int = 0
     invalid: int = 0
+    names_cut: int = 0
+    names_refused: int = 0
+    names_unlikely: int = 0
 
     def read(self, word: str | None, words: Sequence[str] = POLARITIES) -> str | None:
         """The canonical word, or None if it is invalid."""
@@ -65,9 +71,21 @@ class PolarityCounter:
         """A sentence label; one that was not given is no error."""
         return self.read(word, LABELS) if word is not None else None
 
+    def named(self, name: str | None, thing: str | None) -> None:
+        """Count what became of a name: a judgement was cut from it, or it names nothing."""
+        if name and thing != name:
+            self.names_cut += thing is not None
+            self.names_refused += thing is None
+
     def counts(self) -> Counts:
         """What was counted."""
-        return Counts(polarity_repair_count=self.repaired, polarity_invalid_count=self.invalid)
+        return Counts(
+            polarity_repair_count=self.repaired,
+            polarity_invalid_count=self.invalid,
+            name_cut_count=self.names_cut,
+            name_refused_count=self.names_refused,
+            name_unlikely_count=self.names_unlikely,
+        )
 
 
 class HasPolarity(Protocol):

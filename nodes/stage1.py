@@ -1,5 +1,7 @@
-"""`stage1`: three independent answers become one result, by rules.
+"""`stage1`: independent answers become one result, by rules.
 
+0. Names: a judgement is cut from a name, and an adjective names nothing (`absa.nodes.names`). With
+   `pipeline.stage1: joint` one answer of `extract` stands for those of ATE and ATSA.
 1. ATE: particles stripped, spans re-located, duplicates (by aspect key) dropped. If the text has a
    contrast marker and fewer than two aspects were found, one more is taken from the other clause
    where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`. If none was found,
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from absa.nodes.board import DEFAULT_CONFIDENCE, backfilled
 from absa.nodes.language import Language, language
+from absa.nodes.names import joint_answers, separate_answers
 from absa.nodes.polarity import PolarityCounter
 from absa.nodes.text import locate
 from absa.nodes.thresholds import reaches
@@ -27,17 +30,17 @@ from absa.schemas.state import Stage1Update, State
 def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:
     """Merge the answers of Stage 1."""
     lang = language(state["lang"])
-    given = state.get("given_aspects")
+    given, counter = state.get("given_aspects"), PolarityCounter()
+    ate, atsa = _answers(state, pipeline, lang, counter)
     if given is None:
         least = pipeline.min_name_probability
-        aspects, second = found_aspects(state["ate_answer"], state["text"], lang, least)
+        aspects, second = found_aspects(ate, state["text"], lang, least, counter)
     else:
         aspects, second = given_records(given, state["text"], lang), None
     validation = state.get("validator_answer")
     if second is not None and validation is not None:
         validation = with_missing_second_aspect(validation, second)
-    counter = PolarityCounter()
-    result = anchor(state["atsa_answer"], aspects, lang, counter)
+    result = anchor(atsa, aspects, lang, counter)
     if validation is not None:
         counter.label(validation.suggested_label)
     return {
@@ -47,12 +50,30 @@ def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:
     }
 
 
+def _answers(
+    state: State, pipeline: PipelineSettings, lang: Language, counter: PolarityCounter
+) -> tuple[AteAnswer, AtsaAnswer]:
+    """The answers of ATE and ATSA, or the joint one in their place, with the names of things."""
+    given = state.get("given_aspects") is not None
+    if pipeline.stage1 == "joint":
+        return joint_answers(state["extract_answers"]["0"], lang, counter, given=given)
+    if given:
+        return AteAnswer(), state["atsa_answer"]
+    return separate_answers(state["ate_answer"], state["atsa_answer"], lang, counter)
+
+
 def found_aspects(
-    answer: AteAnswer, text: str, lang: Language, least: float
+    answer: AteAnswer,
+    text: str,
+    lang: Language,
+    least: float,
+    counter: PolarityCounter | None = None,
 ) -> tuple[list[AspectRecord], AspectRecord | None]:
     """ATE's aspects under the rules, and which one the contrast added to them."""
     merged = merge_aspects(answer, text, lang)
     likely = likely_aspects(merged, answer, lang, least)
+    if counter is not None:
+        counter.names_unlikely += len(merged) - len(likely)
     # A side of the contrast that was named, however unlikely, is not the one that is missing.
     second = second_aspect(merged, text, lang) if likely == merged else None
     return [*likely, *([second] if second else [])], second

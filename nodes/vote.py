@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from absa.nodes.language import Language, language
-from absa.nodes.polarity import PolarityCounter, read
+from absa.nodes.names import joint_answers
+from absa.nodes.polarity import PolarityCounter
 from absa.nodes.stage1 import anchor, found_aspects, given_records
 from absa.nodes.text import grounded
 from absa.nodes.thresholds import reaches
-from absa.schemas.answers import (
-    AspectItem,
-    AteAnswer,
-    AtsaAnswer,
-    ExtractAnswer,
-    ExtractedTuple,
-    SentimentItem,
-    ValidatorAnswer,
-)
+from absa.schemas.answers import ExtractAnswer, ValidatorAnswer
 from absa.schemas.records import AspectRecord, Sentiment, StageResult
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import Stage1Update, State
@@ -55,55 +48,11 @@ def read_extraction(
     least: float = 0.0,
 ) -> StageResult:
     """A joint answer under the rules of Stage 1."""
-    names = [t.aspect_term if given is not None else thing_named(t, lang) for t in answer.tuples]
-    ate = AteAnswer(
-        aspects=[
-            AspectItem(
-                term=name,
-                span=t.span,
-                confidence=t.confidence,
-                # Of the name as it was written: of a part of it nothing is known.
-                name_probability=t.name_probability if name == t.aspect_term else None,
-            )
-            for name, t in zip(names, answer.tuples, strict=True)
-            if name
-        ]
-    )
-    atsa = AtsaAnswer(
-        aspect_sentiments=[
-            SentimentItem(aspect_ref=name, **t.model_dump(exclude={"aspect_term", "span"}))
-            for name, t in zip(names, answer.tuples, strict=True)
-        ]
-    )
+    ate, atsa = joint_answers(answer, lang, counter, given=given is not None)
     if given is not None:
         return anchor(atsa, given_records(given, text, lang), lang, counter)
-    aspects, _ = found_aspects(ate, text, lang, least)
+    aspects, _ = found_aspects(ate, text, lang, least, counter)
     return anchor(atsa, aspects, lang, counter)
-
-
-def thing_named(item: ExtractedTuple, lang: Language) -> str | None:
-    """The thing a tuple names, without the judgement of it that the tuple itself quotes.
-
-    "great service", judged by "really great", is the service. "tasty" names nothing, and neither
-    does a word that is judged by itself; what is only mentioned may be its own evidence.
-    """
-    if item.aspect_term and not lang.can_name(item.aspect_term):
-        return None
-    words, quoted = (item.aspect_term or "").split(), (item.evidence or "").lower().split()
-    lowered = [word.lower() for word in words]
-    if read(item.polarity).value == "neutral":
-        return item.aspect_term
-    if len(words) == 1 and lowered == quoted:
-        return None
-    for size in range(len(words) - 1, 0, -1):
-        rest = (item.aspect_term or "").split(None, size)[size]
-        if (
-            quoted[-size:] == lowered[:size]
-            and lang.judges(" ".join(words[:size]))
-            and lang.can_name(rest)
-        ):
-            return rest
-    return item.aspect_term
 
 
 Pair = tuple[str, str]

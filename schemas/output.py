@@ -237,6 +237,10 @@ class Meta(OutputModel):
     stage2_risks: int | None = None
     polarity_repair_count: int = 0
     polarity_invalid_count: int = 0
+    # Names from which a judgement was cut, that name nothing, that the model held for unlikely.
+    name_cut_count: int = 0
+    name_refused_count: int = 0
+    name_unlikely_count: int = 0
     unanchored_count: int = 0
     ungrounded_count: int = 0
     stage2_review_violation: tuple[str, ...] = ()

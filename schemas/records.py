@@ -103,10 +103,16 @@ class SecondOpinion(Record):
 
 
 class Counts(Record):
-    """Polarity words that had to be repaired or left out."""
+    """Polarity words and names that had to be changed or left out."""
 
     polarity_repair_count: int = 0
     polarity_invalid_count: int = 0
+    # A judgement was cut from the name.
+    name_cut_count: int = 0
+    # The name names nothing: an adjective alone.
+    name_refused_count: int = 0
+    # The model held the name for unlikely (`pipeline.min_name_probability`).
+    name_unlikely_count: int = 0
 
 
 class Hint(Record):

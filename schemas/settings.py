@@ -480,6 +480,9 @@ class PipelineSettings(_Section):
     """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
 
     protocol: Literal["debate", "conflict_review", "selective", "single", "vote"] = "debate"
+    stage1: Literal["separate", "joint"] = "separate"
+    """Two questions (`ate`, `atsa`) or one joint question (`extract`) find the aspects and their
+    polarities in `protocol: debate`."""
     enable_validator: Flag = True
     enable_stage2: Flag = True
     enable_debate: Flag = True
@@ -516,7 +519,7 @@ class PipelineSettings(_Section):
     @property
     def debate_calls(self) -> int:
         """How many calls the debate makes with these settings."""
-        stage1 = 2 + self.enable_validator
+        stage1 = (1 if self.stage1 == "joint" else 2) + self.enable_validator
         debate = self.debate.rounds * len(self.debate.order) + 1 if self.enable_debate else 0
         stage2 = 2 + self.enable_validator if self.enable_stage2 else 0
         return stage1 + debate + stage2

@@ -8,8 +8,9 @@ from absa import load_settings
 from absa.api import build_graph
 from absa.graph import build
 from absa.nodes.language import language
+from absa.nodes.names import thing_named
 from absa.nodes.polarity import PolarityCounter
-from absa.nodes.vote import majority, read_extraction, thing_named
+from absa.nodes.vote import majority, read_extraction
 from absa.schemas.answers import ExtractAnswer, ExtractedTuple
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.settings import PipelineSettings, VoteSettings

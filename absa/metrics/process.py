@@ -24,6 +24,7 @@ FAILS = ("no_aspects", "no_match", "neutral_stance", "fallback_used")
 RULE_E_BLOCKS = ("inferred_empty", "label_unchanged", "confidence_too_high")
 DOUBTS = ("unresolved_conflicts", "arbiter_flagged", "adoption_blocked", "always")
 DECIDED = ("kept", "flipped", "dropped", "added", "labelled")
+NAME_COUNTS = ("name_cut_count", "name_refused_count", "name_unlikely_count")
 RULES = tuple(f"Rule{name}" for name in "ZBMCADE")
 
 
@@ -62,6 +63,8 @@ class ProcessTally:
         self._add_fraction("aspects", card["hallucination"]["aspects"])
         for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
             count[name] += card[name]
+        for name in NAME_COUNTS:  # a run of an earlier version did not count them
+            count[name] += card.get(name, 0)
         count["stage2_review_violation"] += len(card["stage2_review_violation"])
         self._add_second_opinion(card.get("selective"))
         self._add_person(card)
@@ -168,6 +171,7 @@ class ProcessTally:
             "unanchored_per_sample": rate(n["unanchored_count"], samples),
             "polarity_repairs_per_sample": rate(n["polarity_repair_count"], samples),
             "polarity_invalids_per_sample": rate(n["polarity_invalid_count"], samples),
+            **{f"{name}_per_sample": rate(n[name], samples) for name in NAME_COUNTS},
             "stage2_review_violations_per_sample": rate(n["stage2_review_violation"], samples),
             "hf_polarity_disagreement_rate": rate(n["hf_disagrees"], n["hf_known"]),
             "hf_disagreement_coverage_of_structural_risks": rate(
