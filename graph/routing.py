@@ -72,10 +72,13 @@ def asks_arbiter(p: PipelineSettings) -> bool:
 
 
 def may_ask(p: PipelineSettings) -> bool:
-    """Whether a person can be asked at all. One call, or a vote, cannot leave a conflict."""
+    """Whether a person can be asked at all. One call, or a vote, cannot leave a conflict.
+
+    Stage 1 alone can, by the Moderator: the Validator's label may contradict every aspect.
+    """
     if p.human_review == "on_conflict":
-        debated = p.protocol == "debate" and (p.enable_debate or p.enable_stage2)
-        return debated or p.protocol == "conflict_review"
+        decided = p.enable_debate or p.enable_stage2 or p.enable_moderator
+        return p.protocol == "conflict_review" or (p.protocol == "debate" and decided)
     return p.human_review == "always"
 
 

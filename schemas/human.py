@@ -13,11 +13,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from absa.schemas.answers import Span
 from absa.schemas.records import Record
 
+# The most doubtful first. `low_confidence` is a reason only in the queue of `absa review`.
+DoubtCode = Literal[
+    "dissent",
+    "label_contradicts",
+    "unresolved_conflicts",
+    "arbiter_flagged",
+    "adoption_blocked",
+    "low_confidence",
+    "always",
+]
+
 
 class Doubt(Record):
     """Why a person is asked."""
 
-    code: Literal["unresolved_conflicts", "arbiter_flagged", "adoption_blocked", "always"]
+    code: DoubtCode
     detail: str
 
 

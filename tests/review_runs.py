@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from review_cases import BLOCKED, CALM, OPEN
+from review_cases import BLOCKED, CALM, OPEN, TEXT
 
 from absa.runs import RunPlan, run
 from absa.schemas.settings import Settings
@@ -21,22 +22,27 @@ ANSWERS = {"calm": CALM, "blocked": BLOCKED, "open": OPEN}
 
 
 def finished_run(
-    folder: Path, mode: str = "on_conflict", seeds: tuple[int, ...] = (), **pipeline: Any
+    folder: Path,
+    mode: str = "on_conflict",
+    seeds: tuple[int, ...] = (),
+    answers: Mapping[str, Any] = ANSWERS,
+    **pipeline: Any,
 ) -> Path:
     """Run the real engine over recorded answers; the run directory."""
     data, traces, out = folder / "data.jsonl", folder / "traces.jsonl", folder / "run"
     rows = [
-        {"uid": uid, "text": text, "lang": "ko", "domain": "food", "split": "test"}
-        for uid, text in TEXTS.items()
+        {"uid": uid, "text": TEXTS.get(uid, f"{uid}: {TEXT}"), "lang": "ko", "domain": "food"}
+        | {"split": "test"}
+        for uid in answers
     ]
     data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
-    answers = [
+    recorded = [
         {"uid": uid, "node": node, "turn": 0, "seed": seed, "output": output}
-        for uid, said in ANSWERS.items()
+        for uid, said in answers.items()
         for node, output in said.items()
         for seed in seeds or (0,)
     ]
-    traces.write_text("\n".join(json.dumps(a, ensure_ascii=False) for a in answers), "utf-8")
+    traces.write_text("\n".join(json.dumps(a, ensure_ascii=False) for a in recorded), "utf-8")
     settings = Settings.model_validate(
         {
             "backend": {"kind": "replay", "path": str(traces)},

@@ -25,13 +25,16 @@ from scripted import (
     pairs,
     pipeline,
     said,
+    set_polarity,
+    turn,
     without_latency,
 )
 
 from absa import checkpoint_serde
 from absa.graph import Graph, build, build_switchable
+from absa.nodes.doubts import doubts
 from absa.nodes.human_answer import read_answer, with_word, without_word
-from absa.nodes.human_review import answered, doubts_of_output
+from absa.nodes.human_review import answered
 from absa.schemas import records
 from absa.schemas.errors import InputError
 from absa.schemas.output import FinalOutput
@@ -73,6 +76,46 @@ AGREED = {**DIVIDED, "review_b": DIVIDED["review_a"]}
 UNDISPUTED = {
     **DIVIDED,
     "p_lit": {"triplets": []},
+}
+# epm alone calls 가격 negative: too little for the gate.
+OVERRULED = {**CALM, "epm": turn(set_polarity("가격", "negative", evidence="비싸고"))}
+# The same, and the review follows it.
+PREVAILED = {
+    **OVERRULED,
+    "judge": judge(tuples=[("가격", "negative"), ("맛", "positive")]),
+    "atsa_review": atsa_review(("가격", "flip_polarity", "negative")),
+}
+# The result calls the aspect that epm spoke of by another name.
+RENAMED = {
+    **PREVAILED,
+    "judge": judge(),
+    "ate_review": {
+        "aspect_review": [
+            {"term": "가격", "action": "revise_span", "revised_span": "가격이 비싸고"}
+        ]
+    },
+}
+# Two rounds: epm takes it back in the second.
+TOOK_IT_BACK = {
+    **OVERRULED,
+    ("epm", 1): turn(
+        {"op": "confirm_tuple", "target": {"aspect_ref": "가격", "polarity": "positive"}}
+    ),
+}
+CONTRADICTED = {
+    **CALM,
+    "validator": {
+        "structural_risks": [{"type": "IRONY", "severity": "high"}],
+        "correction_proposals": [],
+        "suggested_label": "negative",
+        "confidence": 0.99,
+    },
+    "validator_review": {
+        "structural_risks": [{"type": "IRONY", "severity": "high"}],
+        "correction_proposals": [],
+        "suggested_label": "negative",
+        "confidence": 0.99,
+    },
 }
 EXTRACT = {
     "extract": {
@@ -165,12 +208,18 @@ def label(word: str) -> Any:
         (OPEN, {}, ["unresolved_conflicts"]),
         (OPEN, {"enable_stage2": False}, ["unresolved_conflicts"]),
         (OPEN, {"enable_moderator": False}, ["unresolved_conflicts"]),
-        (BLOCKED, {}, ["adoption_blocked"]),
+        (BLOCKED, {}, ["dissent", "adoption_blocked"]),
         (
             {**BLOCKED, "judge": {**BLOCKED["judge"], "unresolved_conflicts": ["맛"]}},
             {},
-            ["unresolved_conflicts", "adoption_blocked"],
+            ["dissent", "unresolved_conflicts", "adoption_blocked"],
         ),
+        (OVERRULED, {}, ["dissent"]),
+        (PREVAILED, {}, []),
+        (RENAMED, {}, []),
+        (TOOK_IT_BACK, {"debate": {"rounds": 2}}, []),
+        (CONTRADICTED, {}, ["label_contradicts"]),
+        (CONTRADICTED, {"enable_debate": False, "enable_stage2": False}, ["label_contradicts"]),
         (
             PERSONA,
             {"debate": {"protocol": "persona", "rounds": 1}},
@@ -191,7 +240,7 @@ def test_a_person_is_asked_in_doubt_and_only_then(answers, changes, reasons):
     found = [r["code"] for r in question(result)["reasons"]] if "__interrupt__" in result else []
     assert found == reasons
     output = unattended(answers, **changes)
-    assert [r.code for r in doubts_of_output(output)] == reasons
+    assert [r.code for r in doubts(output)] == reasons
     word = output.meta.human_review
     assert (word.status if word else None) == ("pending" if reasons else None)
 
@@ -220,7 +269,7 @@ def test_where_nobody_is_there_the_text_is_finished_and_marked(name):
 @pytest.mark.parametrize("mode", ["off", "on_conflict"])
 def test_nodes_that_can_never_ask_are_not_in_the_graph(mode):
     for changes in (
-        {"enable_debate": False, "enable_stage2": False},
+        {"enable_debate": False, "enable_stage2": False, "enable_moderator": False},
         {"protocol": "single"},
         {"protocol": "vote"},
     ):

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from review_cases import BLOCKED, CALM, OPEN
 from review_runs import TEXTS, finished_run, lines
+from scripted import atsa
 
 from absa.cli import run as absa
 from absa.metrics.evaluation import evaluate
@@ -58,7 +60,7 @@ def test_a_batch_is_finished_and_says_what_waits_for_a_person(directory: Path) -
     assert words["calm"] is None
     assert [words[uid]["status"] for uid in ("open", "blocked")] == ["pending"] * 2
     assert [r["code"] for r in words["open"]["reasons"]] == ["unresolved_conflicts"]
-    assert [r["code"] for r in words["blocked"]["reasons"]] == ["adoption_blocked"]
+    assert [r["code"] for r in words["blocked"]["reasons"]] == ["dissent", "adoption_blocked"]
     report = verify(directory)
     assert report.ok, [c.violations for c in report.checks]
 
@@ -79,11 +81,27 @@ def test_a_run_that_asks_nobody_has_no_such_metrics(tmp_path: Path) -> None:
 # The queue ---------------------------------------------------------------------------------------
 
 
-def test_texts_in_doubt_come_first_and_the_rest_on_demand(directory: Path) -> None:
+def test_texts_in_doubt_come_first_and_then_the_lowest_confidences(directory: Path) -> None:
     queue = Queue(directory)
-    assert [i.uid for i in queue.chosen()] == ["blocked", "open"]
-    assert [i.uid for i in queue.chosen(everything=True)] == ["blocked", "open", "calm"]
+    assert [i.uid for i in queue.chosen()] == ["blocked", "open", "calm"]
+    assert [r.code for r in queue.items[-1].reasons] == ["low_confidence"]
     assert [i.uid for i in queue.chosen(uid="calm")] == ["calm"]
+
+
+def test_the_most_doubtful_come_first_then_the_lowest_confidences(tmp_path: Path) -> None:
+    """Twelve texts: the two in doubt, then one in ten by confidence; the others on demand."""
+    calm = {**CALM, "epm": {"agent": "epm", "proposed_edits": []}}
+    confidences = [0.9, 0.8, 0.55, 0.7, 0.65, 0.85, 0.95, 0.75, 0.6, 0.88]
+    answers = {
+        f"calm{n}": {**calm, "atsa": atsa(("가격", "positive", "비싸고", c))}
+        for n, c in enumerate(confidences)
+    }
+    queue = Queue(
+        finished_run(tmp_path, "off", answers={"open": OPEN, "blocked": BLOCKED, **answers})
+    )
+    assert [i.uid for i in queue.chosen()] == ["blocked", "open", "calm2", "calm8"]
+    rest = [i.confidence for i in queue.items[2:]]
+    assert rest == sorted(rest) and len(rest) == len(confidences)
 
 
 def test_doubts_come_before_what_is_shown_anyway(tmp_path: Path) -> None:
@@ -94,12 +112,12 @@ def test_doubts_come_before_what_is_shown_anyway(tmp_path: Path) -> None:
 
 def test_a_run_that_asked_nobody_can_be_reviewed_all_the_same(tmp_path: Path) -> None:
     queue = Queue(finished_run(tmp_path, "off"))
-    assert [i.uid for i in queue.chosen()] == ["blocked", "open"]
+    assert [i.uid for i in queue.chosen()] == ["blocked", "open", "calm"]
 
 
 def test_repetitions_of_a_text_are_shown_once(tmp_path: Path) -> None:
     queue = Queue(finished_run(tmp_path, seeds=(1, 2)))
-    assert [(i.uid, i.seed) for i in queue.chosen()] == [("blocked", 1), ("open", 1)]
+    assert [(i.uid, i.seed) for i in queue.chosen()][:2] == [("blocked", 1), ("open", 1)]
     with queue.file.open():
         at(queue, "open").next()
     assert summarise(queue).reviewed == 1
@@ -284,7 +302,7 @@ def reviewed(directory: Path) -> Queue:
 
 def test_the_summary_counts_decisions_and_agreement(reviewed: Queue) -> None:
     summary = summarise(reviewed)
-    assert (summary.texts, summary.reviewed, summary.pending) == (3, 2, 0)
+    assert (summary.texts, summary.reviewed, summary.pending) == (3, 2, 1)
     assert summary.reviewers == {"kim": 1, "lee": 1}
     did = summary.decisions
     assert (did.kept, did.flipped, did.dropped, did.added) == (1, 1, 0, 1)
@@ -297,7 +315,7 @@ def test_the_summary_counts_decisions_and_agreement(reviewed: Queue) -> None:
 def test_the_summary_of_nothing_has_no_rates(directory: Path, capsys) -> None:
     assert absa(["review", str(directory), "--summary", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["pending"] == 2 and found["precision"]["value"] is None
+    assert found["pending"] == 3 and found["precision"]["value"] is None
 
 
 def test_gold_is_read_by_the_commands_that_read_data(
@@ -341,6 +359,8 @@ def test_the_embedded_analyser_learns_from_reviewed_texts(tmp_path: Path, capsys
 
 
 def test_a_finished_queue_has_nothing_to_review(reviewed: Queue, capsys) -> None:
+    with reviewed.file.open():
+        at(reviewed, "calm").next()
     assert absa(["review", str(reviewed.directory)]) == 0
     assert "there is nothing to review" in capsys.readouterr().out
 
@@ -374,10 +394,16 @@ def test_gold_that_cannot_be_written_is_told(
 def test_the_queue_is_plain_lines(reviewed: Queue, capsys) -> None:
     assert absa(["review", str(reviewed.directory), "--list", "--all"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert rows == [
-        ["reviewed", "blocked", "adoption_blocked", TEXTS["blocked"]],
+    assert [row[:4] for row in rows] == [
+        ["reviewed", "blocked", "dissent,adoption_blocked", TEXTS["blocked"]],
         ["reviewed", "open", "unresolved_conflicts", TEXTS["open"]],
-        ["undisputed", "calm", "-", TEXTS["calm"]],
+        ["pending", "calm", "low_confidence", TEXTS["calm"]],
+    ]
+    assert [row[4] for row in rows] == [
+        "epm called 가격 negative, it is positive; "
+        "Stage 2 was blocked: its tuples contradict the debate's, or each other",
+        "the debate left open: 가격: 비싸고",
+        "confidence 0.70, among the lowest of this run",
     ]
 
 
@@ -417,7 +443,7 @@ def with_answers(directory: Path) -> Path:
     ):
         output = FinalOutput.model_validate(line)
         item = next(i for i in queue.items if i.uid == output.uid)
-        if item.reasons:
+        if output.meta.human_review:
             output = with_word(output, answered(decided, item.reasons))
             card = scorecard(output, sample_of(output, card), 0)
         outputs.append(output.model_dump_json())

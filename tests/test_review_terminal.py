@@ -102,7 +102,7 @@ def test_a_reviewer_goes_through_the_queue_with_every_key(directory: Path) -> No
     with reviewing(directory) as terminal:
         # pyte shows a wide character in two cells, the second of them empty.
         terminal.sees(
-            "1 of 2  blocked", "to review, by kim", TEXTS["blocked"], "Stage 2 was blocked"
+            "1 of 3  blocked", "to review, by kim", TEXTS["blocked"], "Stage 2 was blocked"
         )
         terminal.sees("left out", "said about 가격", "set polarity negative")
         terminal.press("?", "any key goes back")
@@ -117,7 +117,7 @@ def test_a_reviewer_goes_through_the_queue_with_every_key(directory: Path) -> No
         terminal.press("n", "-> negative")
         terminal.press("z", "'z' does nothing")
         assert actions(directory, "blocked") == ["keep", "drop", "label"]
-        terminal.press("n", "2 of 2  open", "the debate left open: 가격")
+        terminal.press("n", "2 of 3  open", "the debate left open: 가격")
         # Hangul is being written: ㅁ is the key a, ㅕ the key u.
         terminal.press("ㅁ", "aspect:")
         terminal.press("가성비\r", "가성비 is:  p positive")
@@ -127,11 +127,12 @@ def test_a_reviewer_goes_through_the_queue_with_every_key(directory: Path) -> No
         terminal.press("가성비\r", "가성비 is:  p positive")
         terminal.press("n", "evidence, words of the text:")
         terminal.press("비싸고\r", '+ 가성비 negative "비싸고"')
-        terminal.press("b", "1 of 2  blocked", "reviewed, by kim")
-        terminal.press("n", "2 of 2  open", "+ 가성비")
-        terminal.child.send("n")
+        terminal.press("b", "1 of 3  blocked", "reviewed, by kim")
+        terminal.press("n", "2 of 3  open", "+ 가성비")
+        terminal.press("n", "3 of 3  calm", "among the lowest of this run")
+        terminal.child.send("q")
         assert terminal.ends() == 0
-        terminal.sees("2 of 2 texts reviewed")
+        terminal.sees("2 of 3 texts reviewed")
     assert actions(directory, "open") == ["add"]
     assert {name: (directory / name).read_bytes() for name in before} == before
 

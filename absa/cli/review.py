@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 HELP = """Go through a finished run by hand: keep, flip, drop, add, label.
 
-Shows the texts that a person should see (unresolved conflicts, flagged tuples, blocked adoptions),
-one after the other. Every decision is written to reviews.jsonl in the run directory at once; the
-same command goes on where you stopped. The run's own files are never changed."""
+Shows the texts that a person should see, the most doubtful first: a speaker of the debate was
+overruled, the label contradicts the aspects, conflicts were left open, or an adoption was blocked;
+then the tenth of the run with the lowest confidences. --list says why each is there. Every decision
+is written to reviews.jsonl in the run directory at once; the same command goes on where you
+stopped. The run's own files are never changed."""
 EPILOG = "Example: absa review runs/first --as kim; absa review runs/first --export gold gold.jsonl"
 _POLARITY_KEYS = {"p": "positive", "n": "negative", "u": "neutral"}
 _LABEL_KEYS = {**_POLARITY_KEYS, "m": "mixed"}
@@ -102,7 +104,9 @@ def _plain(queue: Queue, item: Item) -> str:
     if not item.reasons and state == "pending":
         state = "undisputed"
     codes = ",".join(reason.code for reason in item.reasons) or "-"
-    return "\t".join((state, printable(item.uid), codes, printable(item.output.text)))
+    why = "; ".join(reason.detail for reason in item.reasons) or "-"
+    parts = (item.uid, codes, item.output.text, why)
+    return "\t".join((state, *(printable(part) for part in parts)))
 
 
 def _print_summary(summary: Summary, as_json: bool) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from absa.metrics.conflict import ConflictTally
+from absa.schemas.human import DoubtCode
 from absa.schemas.output import OverrideStats
 from absa.scorecard import rate
 
@@ -22,7 +23,7 @@ WHY_IGNORED = (
 MAPPINGS = ("direct", "fallback", "none")
 FAILS = ("no_aspects", "no_match", "neutral_stance", "fallback_used")
 RULE_E_BLOCKS = ("inferred_empty", "label_unchanged", "confidence_too_high")
-DOUBTS = ("unresolved_conflicts", "arbiter_flagged", "adoption_blocked", "always")
+DOUBTS = tuple(code for code in get_args(DoubtCode) if code != "low_confidence")
 DECIDED = ("kept", "flipped", "dropped", "added", "labelled")
 NAME_COUNTS = ("name_cut_count", "name_refused_count", "name_unlikely_count")
 RULES = tuple(f"Rule{name}" for name in "ZBMCADE")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,13 +12,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from absa.nodes.doubts import doubts, urgency
 from absa.nodes.human_answer import check, with_word, without_word
-from absa.nodes.human_review import answered, doubts_of_output
+from absa.nodes.human_review import answered
 from absa.review.file import Review, ReviewFile
 from absa.runs.directory import OUTPUTS, SCORECARDS, NoRun, RunDirectory
 from absa.runs.indexed_file import Artefact
 from absa.schemas.human import Doubt
 from absa.schemas.output import FinalOutput
+
+# The share of a run's texts that are queued for their low confidence alone.
+LOWEST = 0.1
 
 
 @dataclass
@@ -27,6 +32,7 @@ class Item:
     uid: str
     seed: int
     reasons: tuple[Doubt, ...]
+    confidence: float
     _read: Callable[[], tuple[FinalOutput, dict[str, Any]]]
 
     @cached_property
@@ -78,7 +84,9 @@ class Queue:
         for record in self._outputs.index():
             output = self._run.output(record)
             seed = output.meta.seed or 0
-            item = Item(output.uid, seed, _reasons(output), partial(self._load, output.uid, seed))
+            load = partial(self._load, output.uid, seed)
+            confidence = output.final_result.confidence
+            item = Item(output.uid, seed, _reasons(output), confidence, load)
             # Repetitions are one text: a person sees the first in doubt, else the first.
             if item.uid not in items or (item.reasons and not items[item.uid].reasons):
                 items[item.uid] = item
@@ -86,7 +94,19 @@ class Queue:
             pass  # only the places are wanted
         if broken := [*self._outputs.broken, *self._cards.broken]:
             raise NoRun(f"{directory}: {broken[0]}: see absa verify")
-        self.items = sorted(items.values(), key=_urgency)
+        self.items = sorted(items.values(), key=lambda i: (*urgency(i.reasons), i.confidence))
+        self._add_lowest()
+
+    def _add_lowest(self) -> None:
+        """The lowest confidences of the rest are worth a look, too."""
+        rest = [item for item in self.items if not item.reasons]
+        for item in rest[: math.ceil(LOWEST * len(self.items))]:
+            item.reasons = (
+                Doubt(
+                    code="low_confidence",
+                    detail=f"confidence {item.confidence:.2f}, among the lowest of this run",
+                ),
+            )
 
     def _load(self, uid: str, seed: int) -> tuple[FinalOutput, dict[str, Any]]:
         outputs = (self._run.output(line.record) for line in self._outputs.of(uid))
@@ -134,11 +154,4 @@ class Queue:
 def _reasons(output: FinalOutput) -> tuple[Doubt, ...]:
     """Those on record, else those that the run's settings did not ask about."""
     word = output.meta.human_review
-    return word.reasons if word is not None else doubts_of_output(output)
-
-
-def _urgency(item: Item) -> int:
-    """Doubts come first, then what a person is to see anyway, then the rest."""
-    if not item.reasons:
-        return 2
-    return int(all(reason.code == "always" for reason in item.reasons))
+    return word.reasons if word is not None else doubts(output)

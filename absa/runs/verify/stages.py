@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from absa.nodes.adopt import EV_REASONS
+from absa.nodes.doubts import present_name, renames
 from absa.nodes.names import joint_answers, separate_answers
 from absa.nodes.polarity import PolarityCounter, read
 from absa.nodes.thresholds import reaches
@@ -188,31 +189,10 @@ def overruled_with_reason(e: Evidence) -> Found:
                 f"and {meta.adopt_reason!r} is no reason for that",
             )
         return
-    renamed = _renames(e)
-    if {(_follow(key, renamed), polarity) for key, polarity in said} != final:
+    renamed = renames(e.output.meta.correction_applied_log, e.lang)
+    if {(present_name(key, renamed), polarity) for key, polarity in said} != final:
         yield (
             "S3",
             f"the debate's tuples {pairs_in(said)} are not the final ones {pairs_in(final)}, "
             "and yet Stage 2 was adopted",
         )
-
-
-def _renames(e: Evidence) -> dict[str, str]:
-    renamed: dict[str, str] = {}
-    for c in e.output.meta.correction_applied_log:
-        before, after = c.before or {}, c.after or {}
-        if c.applied and before.get("aspect_term") and after.get("aspect_term"):
-            old, new = e.lang.key(before["aspect_term"]), e.lang.key(after["aspect_term"])
-            if old != new:
-                renamed.pop(new, None)
-                renamed[old] = new
-        elif c.applied and after.get("aspect_term"):
-            renamed.pop(e.lang.key(after["aspect_term"]), None)
-    return renamed
-
-
-def _follow(key: str, renamed: Mapping[str, str]) -> str:
-    seen = {key}
-    while (key := renamed.get(key, key)) not in seen:
-        seen.add(key)
-    return key
