@@ -8,6 +8,8 @@ so is one about another aspect, and the others carry the user's words; such aspe
 |----------------------------------------------------------|----------------------------------|
 | candidates of one aspect with two or more polarities     | conflict `polarity_mismatch`     |
 | candidates of two aspects whose places overlap           | conflict `aspect_overlap`        |
+| candidates of an aspect that only one perspective found,  | conflict `single_support`        |
+| with `conflict_review.flag_single_support`               |                                  |
 | evidence that is empty or not in the text                | risk `EVIDENCE_GAP`              |
 | a given span that does not cover the term                | risk `SPAN_MISMATCH`             |
 | positive, although its clause has a negation             | risk `NEGATION_SCOPE`            |
@@ -26,12 +28,13 @@ from absa.nodes.polarity import PolarityCounter
 from absa.nodes.text import grounded, locate
 from absa.schemas.answers import Span, TripletsAnswer
 from absa.schemas.records import Candidate, ConflictFlag, ValidatorRisk
+from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import CandidatesUpdate, State
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 
-def merge_candidates(state: State) -> CandidatesUpdate:
+def merge_candidates(state: State, pipeline: PipelineSettings) -> CandidatesUpdate:
     """Number the triplets and flag what needs a second look."""
     text, lang = state["text"], language(state["lang"])
     counter = PolarityCounter()
@@ -39,7 +42,12 @@ def merge_candidates(state: State) -> CandidatesUpdate:
     candidates = number(state["triplet_answers"], text, counter, wanted(given, lang))
     return {
         "candidates": candidates,
-        "conflict_flags": find_conflicts(candidates, lang, may_overlap=given is not None),
+        "conflict_flags": find_conflicts(
+            candidates,
+            lang,
+            may_overlap=given is not None,
+            single_support=pipeline.conflict_review.flag_single_support,
+        ),
         "validator_risks": find_risks(candidates, text, lang),
         "counts": {**state["counts"], "perspectives": counter.counts()},
     }
@@ -108,9 +116,16 @@ def aspect_of(candidate: Candidate, lang: Language) -> str:
 
 
 def find_conflicts(
-    candidates: Sequence[Candidate], lang: Language, *, may_overlap: bool = False
+    candidates: Sequence[Candidate],
+    lang: Language,
+    *,
+    may_overlap: bool = False,
+    single_support: bool = False,
 ) -> list[ConflictFlag]:
-    """Disagreement about one aspect, then aspects that share words of the text."""
+    """Disagreement about one aspect, then aspects that share words of the text.
+
+    With `single_support` an aspect that only one perspective found is flagged too.
+    """
     by_aspect: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         by_aspect.setdefault(aspect_of(candidate, lang), []).append(candidate)
@@ -136,6 +151,16 @@ def find_conflicts(
                     conflict_type="aspect_overlap",
                 )
             )
+    if single_support:
+        flags += [
+            ConflictFlag(
+                aspect_term=group[0].aspect_term,
+                tuple_ids=tuple(c.tuple_id for c in group),
+                conflict_type="single_support",
+            )
+            for group in by_aspect.values()
+            if len({c.origin_agent for c in group}) == 1
+        ]
     return flags
 
 

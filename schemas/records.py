@@ -301,7 +301,7 @@ class ConflictFlag(Record):
 
     aspect_term: str
     tuple_ids: tuple[str, ...]
-    conflict_type: Literal["polarity_mismatch", "aspect_overlap"]
+    conflict_type: Literal["polarity_mismatch", "aspect_overlap", "single_support"]
 
 
 class ValidatorRisk(Record):

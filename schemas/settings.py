@@ -383,9 +383,12 @@ class MemorySettings(_Section):
 
 
 class ConflictReviewSettings(_Section):
-    """The conflict-review protocol: who decides where no two reviewers agree."""
+    """The conflict-review protocol: what is reviewed, and who decides without a majority."""
 
     arbiter: Literal["rules", "llm"] = "rules"
+    """Who decides where no two reviewers agree: rules, or a further call."""
+    flag_single_support: Flag = False
+    """Flag an aspect that only one perspective found, so that the reviewers decide about it."""
 
 
 class DemoSettings(_Section):

@@ -558,10 +558,11 @@ def held(
     arbiter: str = "rules",
     text: str = TEXT,
     given: list[str] | None = None,
+    **more: Any,
 ) -> tuple[FinalOutput, ScriptedBackend]:
     backend = ScriptedBackend(answers)
     settings = PipelineSettings.model_validate(
-        {"protocol": "conflict_review", "conflict_review": {"arbiter": arbiter}}
+        {"protocol": "conflict_review", "conflict_review": {"arbiter": arbiter, **more}}
     )
     asks = {"text": text, "lang": "ko", "given_aspects": given}
     output: FinalOutput = build(settings, backend).invoke(asks)["output"]
@@ -591,6 +592,42 @@ def test_without_a_doubt_the_reviewers_are_not_asked():
         "changed": False,
         "change_type": "none",
     }
+
+
+def test_reviewers_drop_an_aspect_that_only_one_perspective_found():
+    answers = {
+        "p_neg": {"triplets": [FEEL, PRICE]},
+        "p_imp": {"triplets": [FEEL, PRICE]},
+        "p_lit": {"triplets": [FEEL, PRICE, triplet("맛", evidence="좋지만")]},
+    }
+    dropped = act("DROP", "t6", reason="WEAK_EVIDENCE")
+    review = reviews([dropped], [dropped], [act("DROP", "t0")])
+    both = {("사용감", "positive"), ("가격", "negative")}
+    # By default agreement is assumed where nothing contradicts it.
+    output, backend = held({**answers, **review})
+    assert asked(backend) == set(ORIGINS)
+    assert pairs(output.final_result.final_tuples) == both | {("맛", "positive")}
+    output, backend = held({**answers, **review}, flag_single_support=True)
+    assert [(f.tuple_ids, f.conflict_type) for f in output.meta.conflict_flags] == [
+        (("t6",), "single_support")
+    ]
+    assert pairs(output.final_result.final_tuples) == both
+    # An aspect that others found is not flagged, and nobody may act on it.
+    assert [d.actor for d in output.meta.discarded_actions] == ["C"]
+    # One reviewer against two keeps it.
+    output, _ = held({**answers, **reviews([dropped])}, flag_single_support=True)
+    assert pairs(output.final_result.final_tuples) == both | {("맛", "positive")}
+
+
+def test_single_support_counts_perspectives_and_not_polarities():
+    found = numbered(
+        [triplet("가격", "negative")], [triplet("가격은", "positive"), triplet("맛"), triplet("맛")]
+    )
+    single = find_conflicts(found, KO, single_support=True)
+    assert [(f.aspect_term, f.tuple_ids, f.conflict_type) for f in single] == [
+        ("가격", ("t0", "t1"), "polarity_mismatch"),
+        ("맛", ("t2", "t3"), "single_support"),
+    ]
 
 
 def test_the_perspectives_see_the_text_only_and_the_reviewers_what_is_in_doubt():

@@ -71,6 +71,11 @@ def _conflicts_follow(output: FinalOutput) -> Found:
     flags = [f.tuple_ids for f in meta.conflict_flags if f.conflict_type == "polarity_mismatch"]
     if contested != set(flags) or len(flags) != len(contested):
         yield "S1", f"aspects with two polarities are {_short(contested)}, flagged {_short(flags)}"
+    single = [f.tuple_ids for f in meta.conflict_flags if f.conflict_type == "single_support"]
+    origin = {c.tuple_id: c.origin_agent for c in meta.candidates}
+    lone = {tuple(group) for group in groups.values() if len({origin[t] for t in group}) == 1}
+    if single and set(single) != lone:
+        yield "S1", f"aspects of one perspective are {_short(lone)}, flagged {_short(single)}"
     if output.analysis_flags.stage2_executed != bool(_flagged(output)):
         yield "S1", "the reviewers are asked if, and only if, something is flagged"
 
