@@ -51,6 +51,11 @@ lint: $(DEV) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: docs
+docs: $(DEV) ## Build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 .PHONY: bench
 bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.overhead
@@ -65,7 +70,7 @@ studio: $(DEV) ## Serve the graphs to LangGraph Studio (ABSA_CONFIG=... for your
 
 .PHONY: clean
 clean: ## Remove .venv, caches and build products
-	rm -rf .venv build dist .langgraph_api .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf .venv build dist site .langgraph_api .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

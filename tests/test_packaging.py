@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,8 @@ def run(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     # Without isolation, so that no network is needed.
-    run(["-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT], folder)
+    # First the source distribution, then the wheel from what that holds.
+    run(["-m", "build", "--no-isolation", "--outdir", folder, ROOT], folder)
     return next(folder.glob("*.whl"))
 
 
@@ -81,6 +83,32 @@ def names(wheel: Path) -> list[str]:
 def test_no_generic_name_lands_in_site_packages(wheel: Path) -> None:
     top = {name.partition("/")[0] for name in names(wheel)}
     assert {name for name in top if not name.endswith(".dist-info")} == {"absa"}
+
+
+def test_both_distributions_pass_the_check_of_the_index(wheel: Path) -> None:
+    run(["-m", "twine", "check", "--strict", *wheel.parent.iterdir()], wheel.parent)
+
+
+def test_a_users_program_sees_the_types(site: Path, tmp_path: Path) -> None:
+    """Strict type checking of a program that imports the wheel: no name is `Any`."""
+    run(["-m", "venv", "--without-pip", tmp_path / "env"], tmp_path)
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (packages / "absa").symlink_to(site / "absa")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
+    (tmp_path / "program.py").write_text(TYPED, "utf-8")
+    interpreter = str(tmp_path / "env/bin/python")
+    command = ["-m", "mypy", "--strict", "--disallow-any-expr", "--python-executable", interpreter]
+    run([*command, "--cache-dir", tmp_path / "cache", "program.py"], tmp_path)
+
+
+TYPED = """
+from absa import FinalOutput, analyze, load_settings
+
+result: FinalOutput = analyze("good food", load_settings("default"), lang="en")
+label: str = result.final_result.label
+terms: list[str | None] = [a.aspect_term for a in result.final_result.final_aspects]
+print(label, terms)
+"""
 
 
 @pytest.mark.parametrize("folder", DATA)
