@@ -629,12 +629,12 @@ def test_refused_reviews_are_explained(text: str) -> None:
 
 def test_applied_reviews_say_what_they_did(text: str) -> None:
     output = decide(
-        "The hot food and tea are bad.",
+        "The hot food, soup and tea are bad.",
         said(
-            ate=ate("food", "bad"),
-            atsa=atsa(("food", "positive", "bad", 0.5), ("bad", "negative", "bad", 0.5)),
+            ate=ate("food", "soup"),
+            atsa=atsa(("food", "positive", "bad", 0.5), ("soup", "negative", "bad", 0.5)),
             ate_review=ate_review(
-                ("food", "revise_span", "hot food"), ("bad", "drop"), ("tea", "add")
+                ("food", "revise_span", "hot food"), ("soup", "drop"), ("tea", "add")
             ),
             atsa_review=atsa_review(("hot food", "flip_polarity", "negative", 0.9)),
         ),
@@ -643,7 +643,7 @@ def test_applied_reviews_say_what_they_did(text: str) -> None:
     )
     lines = events(output)
     assert lines[0].startswith('changed: food: ATE\'s review moved it to "hot food"')
-    assert lines[1].startswith("changed: bad: ATE's review dropped it")
+    assert lines[1].startswith("changed: soup: ATE's review dropped it")
     assert lines[2].startswith("changed: tea: ATE's review added it as neutral")
     assert lines[3].startswith("changed: hot food: ATSA's review changed positive to negative")
     origins = {a.aspect_term: show.origin(a, output) for a in output.final_result.final_aspects}

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from absa.ablate.sweep import Point
     from absa.ablate.tables import Table
 
-HELP = """Run configurations on the same samples and say whether the debate helps.
+HELP = """Compare configurations: does the debate help on your data?
 
-Every configuration is a run in its own directory below --out; equal calls are paid for once. The
-same command again goes on where it stopped. With --from and no DATA nothing is run: recorded
-answers are decided again under the settings of --sweep and --replay-variants."""
+Runs every configuration on the same samples, each in its own directory below --out, and pays for
+equal calls once. The same command resumes an interrupted study. With --from and without DATA no
+model is called: the recorded answers of a run are decided again under the settings of --sweep and
+--replay-variants."""
 EPILOG = "Example: absa ablate reviews.jsonl --out runs/ablation --configs default baseline_vote"
 
 
@@ -58,67 +59,78 @@ def register(app: typer.Typer) -> None:
 
 
 def ablate(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where everything goes.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The directory of the study.")
+    ],
     data: Annotated[
         Path | None,
-        typer.Argument(metavar="DATA", help="Labelled samples.", show_default=False),
+        typer.Argument(
+            metavar="DATA", help="A data file with gold annotations.", show_default=False
+        ),
     ] = None,
     configs: Annotated[
         list[str] | None,
         typer.Option(
             "--configs",
             metavar="A B …",
-            help="Settings files or shipped names, also `lexicon` and `constant`.",
+            help="Configurations: files, shipped names, lexicon, constant.",
             show_default=False,
         ),
     ] = None,
     sets: SetOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first N samples. Default: all.")
+    ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MAX_CONCURRENCY, help="Samples in flight (default: max_concurrency)."
+            min=1, max=MAX_CONCURRENCY, help="Samples at a time. Default: backend.max_concurrency."
         ),
     ] = None,
     debate: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The debate (default: default, else the first)."),
+        typer.Option(metavar="NAME", help="Which configuration is the debate. Default: the first."),
     ] = None,
     baseline: Annotated[
-        str, typer.Option(metavar="NAME", help="The single call, by name or protocol.")
+        str, typer.Option(metavar="NAME", help="Which configuration is the single call.")
     ] = "single",
     vote: Annotated[
-        str, typer.Option(metavar="NAME", help="The vote at equal calls, by name or protocol.")
+        str, typer.Option(metavar="NAME", help="Which configuration is the vote at equal cost.")
     ] = "vote",
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Labelled samples that `constant` learns from."),
+        typer.Option(metavar="FILE", help="Data with gold that `constant` learns from."),
     ] = None,
     sweeps: Annotated[
         list[str] | None,
         typer.Option(
             "--sweep",
             metavar="KEY=LO:HI:STEP",
-            help="Try values of a decision setting on the recorded answers. May be repeated.",
+            help="Try these values of a setting on recorded answers. May be repeated.",
             show_default=False,
         ),
     ] = None,
     replay_variants: Annotated[
-        bool, typer.Option("--replay-variants", help="Try the shipped decision options as well.")
+        bool,
+        typer.Option(
+            "--replay-variants", help="Also try the shipped variants of gate and Moderator."
+        ),
     ] = False,
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="RUN", help="The recorded run to sweep, instead of the debate's."
+            "--from", metavar="RUN", help="Sweep this recorded run instead of the debate's."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap.")] = 0,
     own_cache: Annotated[
         bool,
-        typer.Option("--own-cache", help="Keep answers in DIR/answers.db, not with other runs'."),
+        typer.Option(
+            "--own-cache", help="Keep answers in DIR/answers.db instead of the shared cache."
+        ),
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try the failed samples again.")
+        bool, typer.Option("--retry-failed", help="Analyze failed samples again.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print ablation.json.")] = False,
 ) -> None:

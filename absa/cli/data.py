@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from absa.data import DataSummary, Share
 
-HELP = """Show what a data file holds: samples, gold, languages, duplicates, unreadable lines.
+HELP = """Show what a data file holds.
 
---other names a second file, to see how many texts of the first are in it too (a test set that was
-trained on). The exit code is 1 if there are lines that cannot be read."""
+Counts samples, gold annotations, languages, repeated texts and unreadable lines. --other counts the
+texts that a second file holds too, for example a test set in the training data. The exit code is 1
+if lines cannot be read."""
 EPILOG = "Example: absa data test.jsonl --other train.jsonl"
 KINDS_SHOWN = 12
 
@@ -35,15 +36,19 @@ def data(
     ],
     other: Annotated[
         Path | None,
-        typer.Option("--other", metavar="FILE2", help="Look for the same texts in this file."),
+        typer.Option("--other", metavar="FILE2", help="Count the texts that this file holds too."),
     ] = None,
     data_format: Annotated[
-        str | None, typer.Option("--format", help="The data's format, if it is not recognised.")
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FIELD=COLUMN", help="Where a field is found: text=review. May be repeated."
+            metavar="FIELD=COLUMN",
+            help="The column of a field, for example text=review. May be repeated.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from absa.schemas.backend import Ask
     from absa.schemas.settings import BackendSettings, RoleSettings, Settings
 
-HELP = """Say what is installed and whether the backend answers.
+HELP = """Check the installation and whether the backend answers.
 
-Shows the settings that would be used, and asks the backend one real question.
-
-The exit code is 0 if the backend answers, else 1."""
+Shows versions, files and the settings in force, and asks the backend one real question. The exit
+code is 0 if the backend answers, else 1."""
 EPILOG = "Example: absa doctor --config openai"
 
 PACKAGES = {

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-HELP = """Score a run against its gold and say what the debate did to it.
+HELP = """Score a run against its gold annotations.
 
-Writes metrics.json and structural_metrics.csv into DIR. Without gold there are process metrics
-only. What each number means: docs/reference/metrics.md."""
+Shows what the debate changed for better or worse. Writes metrics.json and structural_metrics.csv
+into DIR. Without gold only process metrics are computed. docs/reference/metrics.md explains each
+number."""
 EPILOG = "Example: absa evaluate runs/first"
 
 Metrics = Mapping[str, Any]

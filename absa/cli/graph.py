@@ -9,9 +9,9 @@ import typer
 
 from absa.cli.options import ConfigOption, SetOption, WiringOption, print_text, settings_from
 
-HELP = """Draw the graph that the settings give, offline.
+HELP = """Draw the graph of the settings.
 
-What the settings switch off is not in it."""
+Parts that the settings switch off are left out. Drawing needs no network."""
 EPILOG = "Example: absa graph --config abl_no_debate --format svg > graph.svg"
 
 
@@ -29,9 +29,10 @@ def register(app: typer.Typer) -> None:
 
 
 def graph(
-    form: Annotated[Format, typer.Option("--format", help="How to draw it.")] = Format.mermaid,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.mermaid,
     no_gate: Annotated[
-        bool, typer.Option("--no-gate", help="Show the override gate closed, as one box.")
+        bool,
+        typer.Option("--no-gate", help="Draw the override gate as one box, without its verdicts."),
     ] = False,
     config: ConfigOption = None,
     sets: SetOption = None,

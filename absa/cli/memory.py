@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else."
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    memory = typer.Typer(no_args_is_help=True, help="What the agents remember of past cases.")
+    memory = typer.Typer(no_args_is_help=True, help="Show or prune the memory of past cases.")
     memory.command("stats")(stats)
     memory.command("show")(show)
     memory.command("learn")(learn)
@@ -67,7 +67,7 @@ def learn(
 
 def show(
     folder: Folder,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the latest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the latest episodes."""
@@ -112,7 +112,7 @@ def prune(
     folder: Folder,
     keep: Annotated[int, typer.Option(min=0, help="How many of the latest to keep.")],
 ) -> None:
-    """Forget old episodes."""
+    """Delete old episodes."""
     from absa.memory import open_folder
     from absa.memory import prune as forget
 

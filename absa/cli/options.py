@@ -40,7 +40,7 @@ WiringOption = Annotated[
     typer.Option(
         "--wiring",
         metavar="MODULE:FUNCTION",
-        help="Use the nodes and edges that a function of yours makes of the settings.",
+        help="A function of yours that changes nodes and edges of the graph.",
         show_default=False,
     ),
 ]

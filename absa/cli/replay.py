@@ -21,11 +21,11 @@ from absa.cli.options import (
 if TYPE_CHECKING:
     from absa.runs import RunReport
 
-HELP = """Decide again on the recorded answers of a run, under other settings. No model is called.
+HELP = """Apply other rules or thresholds to recorded answers.
 
-The settings are those of the run (or of --config), changed by --set; data and gold come from the
-run directory. A part that is switched on now and was off then has no recorded answers: each
-sample fails and names the node."""
+No model is called. The settings are those of the run, or of --config, changed by --set. Data and
+gold come from the run directory. An agent that the recorded run did not ask has no recorded
+answer: its samples fail, and the error names the node."""
 EPILOG = "Example: absa replay runs/first --out runs/t2 --set pipeline.override_profile=t2"
 
 
@@ -46,7 +46,7 @@ def replay(
     ],
     config: ConfigOption = None,
     sets: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Replay and say how it ended."""
     from absa.cli.progress import RunProgress

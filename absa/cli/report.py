@@ -9,11 +9,11 @@ import typer
 
 from absa.cli.options import UsageError, complain, print_json, print_text
 
-HELP = """Write one HTML file about one run directory or several.
+HELP = """Write one HTML page about a run or several.
 
-It holds the numbers, the charts, the graph and every sample to browse, needs nothing else and asks
-no server for anything. Several runs stand side by side. Scores come from `absa evaluate`. What
-cannot be read is listed on the page and on stderr; the exit code is 1 if samples are missing."""
+The page holds scores, charts, the graph and every sample. It is one file that loads nothing from a
+network. Several runs are shown side by side. Scores need `absa evaluate` first. Damaged or missing
+samples are listed on the page and on stderr; then the exit code is 1."""
 PROBLEMS_SHOWN = 10
 EPILOG = "Example: absa report runs/debate runs/no_debate -o report.html"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from absa.review import Item, Queue, Summary
     from absa.review.session import Session
 
-HELP = """Go through a finished run by hand: keep, flip, drop, add, label.
+HELP = """Correct a finished run by hand and export the result as gold.
 
 Shows the texts that a person should see, the most doubtful first: a speaker of the debate was
 overruled, the label contradicts the aspects, conflicts were left open, or an adoption was blocked;
@@ -38,12 +38,14 @@ def review(
         Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
     ],
     everything: Annotated[
-        bool, typer.Option("--all", help="All texts, not only those in doubt.")
+        bool, typer.Option("--all", help="Show all texts, not only doubtful ones.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many texts.")
+        int | None, typer.Option("--limit", min=1, help="At most this many texts.")
     ] = None,
-    uid: Annotated[str | None, typer.Option("--uid", help="This text only.")] = None,
+    uid: Annotated[
+        str | None, typer.Option("--uid", help="Only the text with this identifier.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Who reviews. Default: your user.")
     ] = None,

@@ -44,71 +44,107 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    data: Annotated[Path, typer.Argument(help="JSONL, CSV, SemEval XML, ASTE, ACOS, M-ABSA …")],
-    out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="The run directory.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Reviews: JSONL, CSV, SemEval XML, ASTE, ACOS, ASQP, NIKL, M-ABSA.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", file_okay=False, help="The run directory.")
+    ],
     config: ConfigOption = None,
     sets: SetOption = None,
     wiring: WiringOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first N samples. Default: all.")
+    ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MAX_CONCURRENCY, help="Samples in flight (default: max_concurrency)."
+            min=1,
+            max=MAX_CONCURRENCY,
+            metavar="N",
+            help="Samples at a time. Default: backend.max_concurrency.",
         ),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Run once per seed: 1,2,3.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="1,2,3", help="Repeat the run with these seeds.")
+    ] = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Neither use nor fill the shared answer cache.")
+        bool, typer.Option("--no-cache", help="Do not use the answer cache that runs share.")
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try the failed samples again.")
+        bool, typer.Option("--retry-failed", help="Analyze failed samples again.")
     ] = False,
     fail_on_error: Annotated[
-        str, typer.Option(help="Stop when more failed: none, a count (20) or a share (0.1).")
+        str,
+        typer.Option(
+            metavar="LIMIT",
+            help="Abort when failures exceed a count (20) or a fraction (0.1).",
+        ),
     ] = "none",
     budget_usd: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop after spending this many US dollars (can be resumed)."),
+        typer.Option(
+            min=0, metavar="USD", help="Stop after spending this many US dollars; resumable."
+        ),
     ] = None,
     budget_tokens: Annotated[
         int | None,
-        typer.Option(min=0, help="Stop after this many tokens; needs answers with usage."),
+        typer.Option(
+            min=0, metavar="N", help="Stop after this many tokens, as the server counts them."
+        ),
     ] = None,
     budget_calls: Annotated[
-        int | None, typer.Option(min=0, help="Stop after this many paid calls.")
+        int | None, typer.Option(min=0, metavar="N", help="Stop after this many paid calls.")
     ] = None,
     given_aspects: Annotated[
         bool,
         typer.Option(
             "--given-aspects",
-            help="Judge the terms of the data's gold instead of searching for aspects.",
+            help="Judge the aspects of the gold instead of searching for aspects.",
         ),
     ] = False,
     data_format: Annotated[
-        str | None, typer.Option("--format", help="The data's format, if it is not recognised.")
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
+        ),
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="Where a field is found: --column text=review.")
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN",
+            help="The column of a field, for example text=review. May be repeated.",
+        ),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="One process, or Dask: worker processes here or anywhere.")
+        Engine, typer.Option(help="local: this process; dask: worker processes, here or elsewhere.")
     ] = Engine.local,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="The Dask scheduler (default: start workers here)."),
+        typer.Option(
+            metavar="ADDRESS", help="A running Dask scheduler. Default: start workers here."
+        ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MAX_WORKERS, help="Worker processes to start (default: the cores)."
+            min=1,
+            max=MAX_WORKERS,
+            metavar="N",
+            help="Dask workers to start. Default: one per core.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Analyse a data file.
+    """Analyze a data file into a run directory.
 
-    Starting it again with the same --out goes on where it stopped; Ctrl-C finishes the samples
-    under way and leaves the rest for the next start.
+    The same command resumes an interrupted run. Ctrl-C finishes the samples that are being
+    analyzed and leaves the rest for the next start; a second Ctrl-C stops at once.
 
     Example: absa run reviews.jsonl --out runs/first
     """

@@ -36,11 +36,12 @@ def top(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
     ],
-    once: Annotated[bool, typer.Option("--once", help="Print how it is now and exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the present state and exit.")] = False,
 ) -> None:
-    """Follow a run, in one process or on a cluster, until it ends.
+    """Watch the progress of a run from another terminal.
 
-    Reads the run's directory only. Exit code 1 if the run stopped before its end.
+    Works for runs of one process and for Dask runs; it only reads the run directory. The exit code
+    is 1 if the run stopped before its end.
     """
     from absa.runs.watch import look
 

@@ -14,10 +14,11 @@ from absa.cli.run import parse_columns
 if TYPE_CHECKING:
     from absa.offline.training.own_data import Case
 
-HELP = """Train the embedded analyser on labelled data, starting from what it knows already.
+HELP = """Train the offline analyzer on your labelled data.
 
-The model is a folder; use it with --set backend.model=MODEL. At the end pair F1 of the shipped
-models and of the new one is shown, on --dev or on a tenth of the data that was not trained on."""
+Training starts from the shipped models. The result is a folder; use it with
+--set backend.model=MODEL. At the end the command shows pair F1 of the shipped and of the new model,
+on --dev or on a tenth of the data that was kept out of training."""
 EPILOG = "Example: absa train mine.jsonl --out models/mine"
 
 
@@ -27,16 +28,33 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Labelled texts in any format.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="The folder to write.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="Texts with gold annotations, in any format that `absa run` reads."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="MODEL", help="The folder of the new model.")
+    ],
     dev: Annotated[
-        Path | None, typer.Option("--dev", metavar="FILE", help="Labelled texts to score with.")
+        Path | None,
+        typer.Option(
+            "--dev", metavar="FILE", help="Score on these texts instead of a tenth of DATA."
+        ),
     ] = None,
     data_format: Annotated[
-        str | None, typer.Option("--format", help="The data's format, if it is not recognised.")
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
+        ),
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="Where a field is found: --column text=review.")
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN",
+            help="The column of a field, for example text=review. May be repeated.",
+        ),
     ] = None,
 ) -> None:
     """Read, train, score."""

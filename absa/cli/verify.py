@@ -12,11 +12,11 @@ from absa.cli.options import UsageError, console, print_json
 if TYPE_CHECKING:
     from absa.runs.verify import Check, VerifyReport
 
-HELP = """Check the integrity of a run: journal, counts, decisions, evidence, leaks, scores.
+HELP = """Check that the files of a run are complete and consistent.
 
-Each sample's recorded answers go through the decision layer again; what it decides must be what
-is on record. Files are compared with the journal, scores are computed again. What is not covered
-is listed at the end. The exit code is 1 if something does not hold or the run is unfinished."""
+Decides every sample again from its recorded answers and compares the result, compares all files
+with the journal, and computes the scores again. The end of the output lists what is not checked.
+The exit code is 1 if a check fails or the run is unfinished."""
 EPILOG = "Example: absa verify runs/first"
 SHOWN = 10
 
@@ -34,7 +34,7 @@ def verify(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The data of the run, if it is not where it was.",
+            help="The data file, if it was moved since the run.",
             show_default=False,
         ),
     ] = None,
@@ -42,7 +42,7 @@ def verify(
         str | None,
         typer.Option(
             metavar="HASH",
-            help="The fingerprint that an earlier verification printed; fail if it differs.",
+            help="Fail unless the run has this fingerprint, printed by an earlier verify.",
             show_default=False,
         ),
     ] = None,
