@@ -98,7 +98,7 @@ class _Names:
 
     def __init__(self, tuples: Iterable[AspectTuple], lang: Language) -> None:
         self._lang = lang
-        terms = dict.fromkeys(t.aspect_term or "" for t in tuples)
+        terms = dict.fromkeys(t.name for t in tuples)
         self._mentions = Mentions(
             StageResult(aspects=tuple(AspectRecord(term=term) for term in terms)), lang
         )
@@ -109,7 +109,7 @@ class _Names:
 
     def polarities(self, tuples: Iterable[AspectTuple], aspect: str) -> set[str]:
         key = self._lang.key(aspect)
-        return {t.polarity for t in tuples if self._lang.key(t.aspect_term or "") == key}
+        return {t.polarity for t in tuples if self._lang.key(t.name) == key}
 
 
 def debate(output: FinalOutput, settings: OverrideSettings) -> list[str]:

@@ -169,13 +169,13 @@ def selective(output: FinalOutput, sample: Sample) -> dict[str, Any] | None:
         return None
     scored = sample.aspects is not None and not sample.incomplete_gold
     key = language(output.lang).key
-    gold = {(key(a.term), a.polarity) for a in sample.aspects or () if a.term}
+    gold: set[tuple[str, str]] = {(key(a.term), a.polarity) for a in sample.aspects or () if a.term}
     by_witness: dict[str, list[bool]] = {"both": [], "calls": [], "reader": []}
     for t in opinion.tuples if scored and opinion.outcome == "contested" else ():
         called = 2 * t.votes >= opinion.calls
         if called or t.reported:
             witness = "both" if called and t.reported else "calls" if called else "reader"
-            by_witness[witness].append((key(t.aspect_term), t.polarity) in gold)
+            by_witness[witness].append((key(t.name), t.polarity) in gold)
     return {
         "outcome": opinion.outcome,
         "reads_language": opinion.reads_language,

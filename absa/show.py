@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from absa.schemas.verdicts import CONFIRM, REMOVED_BY_REVIEW, SKIPS, VERDICTS
 
 if TYPE_CHECKING:
-    from absa.schemas.output import FinalAspect, FinalOutput
+    from absa.schemas.output import AspectTuple, FinalAspect, FinalOutput
     from absa.schemas.records import (
         ArbiterAction,
+        Candidate,
         Correction,
         DiscardedAction,
         GateRecord,
@@ -28,6 +29,7 @@ OVERRIDE = "debate_override"
 PERSON = "human"
 
 # Joiners inside emoji and Indic words: invisible, harmless, and wanted.
+NOT_NAMED = "(not named)"
 _JOINERS = frozenset("\u200c\u200d")
 
 _WHO = {
@@ -132,6 +134,11 @@ def printable(text: str, *, newlines: bool = False) -> str:
     return "".join("\n" if newlines and c == "\n" else printable_char(c) for c in text)
 
 
+def aspect_name(found: AspectTuple | Candidate) -> str:
+    """The aspect's term; of an unnamed one its category, if it has one."""
+    return printable(found.aspect_term or found.category or NOT_NAMED)
+
+
 def printable_char(char: str) -> str:
     """One character as it may be shown; its length can differ."""
     if char.isprintable() or char in _JOINERS:
@@ -206,7 +213,11 @@ def origin(found: FinalAspect, output: FinalOutput) -> str:
 def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
     """Which calls have the tuple, and how likely the analyser holds it."""
     for t in opinion.tuples:
-        if (t.aspect_term, t.polarity) == (found.aspect_term, found.polarity):
+        if (t.aspect_term, t.category, t.polarity) == (
+            found.aspect_term,
+            found.category,
+            found.polarity,
+        ):
             calls = f"{t.votes} of {opinion.calls} calls"
             return calls if t.is_implicit else f"{calls}, analyser {t.p:.2f}"
     return "calls"
@@ -273,7 +284,7 @@ def arbiter_event(action: ArbiterAction, output: FinalOutput) -> Event | None:
     """What became of a tuple in doubt; None for one that was simply kept."""
     (tuple_id,) = action.target_tuple_ids
     own = next(c for c in output.meta.candidates if c.tuple_id == tuple_id)
-    aspect, value = printable(own.aspect_term), printable(_value(action))
+    aspect, value = aspect_name(own), printable(_value(action))
     why = f" ({plain(action.reason_code)})" if action.reason_code else ""
     if action.applied:
         did = {
@@ -456,11 +467,13 @@ def _conflict(output: FinalOutput) -> str:
     result = output.final_result
     said: dict[str, set[str]] = {}
     for found in result.stage2_tuples:
-        said.setdefault(found.aspect_term, set()).add(found.polarity)
-    before = [t.aspect_term for t in result.stage1_tuples]
-    for term, polarities in said.items():
-        if len(polarities) > 1 and before.count(term) < 2:
-            return f"{quoted(term)} would have two polarities ({' and '.join(sorted(polarities))})"
+        said.setdefault(aspect_name(found), set()).add(found.polarity)
+    before = [aspect_name(t) for t in result.stage1_tuples]
+    for aspect, polarities in said.items():
+        if len(polarities) > 1 and before.count(aspect) < 2:
+            return (
+                f"{quoted(aspect)} would have two polarities ({' and '.join(sorted(polarities))})"
+            )
     return "it is not what the debate agreed on"
 
 

@@ -165,7 +165,7 @@ def changes(e: Evidence) -> list[Change]:
     board = Board(e.patched, e.text, e.lang)
     before: dict[str, list[AspectRecord]] = {}
     for aspect in e.stage1.aspects:
-        before.setdefault(board.resolve(aspect.term), []).append(aspect)
+        before.setdefault(board.resolve(aspect.name), []).append(aspect)
     keys = dict.fromkeys([*before, *board.aspects])
     all_of_them = [Change(k, tuple(before.get(k, ())), board.aspects.get(k)) for k in keys]
     return [c for c in all_of_them if c.polarity_changed or c.span_changed]
@@ -245,7 +245,7 @@ def is_grounded(change: Change, text: str) -> bool:
     if change.after is not None and change.after.sentiments:
         return any(grounded(text, s.evidence) for s in change.after.sentiments)
     return any(
-        old.term not in text
+        (old.term is not None and old.term not in text)
         or any(s.evidence and not grounded(text, s.evidence) for s in old.sentiments)
         for old in change.before
     )

@@ -250,7 +250,10 @@ def stage1_view(state: State) -> dict[str, Any]:
 def ate_view(state: State) -> dict[str, Any]:
     """ATE's Stage 1 result."""
     return {
-        "aspects": [a.model_dump(include={"term", "span"}) for a in state["stage1_result"].aspects]
+        "aspects": [
+            {"term": a.name, "span": a.span and a.span.model_dump()}
+            for a in state["stage1_result"].aspects
+        ]
     }
 
 
@@ -260,7 +263,7 @@ def atsa_view(state: State) -> dict[str, Any]:
     return {
         "sentiments": [
             {
-                "aspect_term": aspect.term,
+                "aspect_term": aspect.name,
                 "polarity": s.polarity,
                 "evidence": s.evidence,
                 "confidence": s.confidence,
@@ -271,7 +274,7 @@ def atsa_view(state: State) -> dict[str, Any]:
             for s in aspect.sentiments
         ],
         "unanchored": [
-            u.model_dump(include={"aspect_term", "polarity", "evidence", "confidence"})
+            {"aspect_term": u.name, **u.model_dump(include={"polarity", "evidence", "confidence"})}
             for u in result.unanchored
         ],
     }

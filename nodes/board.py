@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from absa.nodes.language import Language
 from absa.nodes.text import locate
-from absa.schemas.answers import Span
+from absa.schemas.answers import Span, name_of
 from absa.schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
 
 BACKFILL_CONFIDENCE = 0.3
@@ -21,6 +21,11 @@ def backfilled() -> Sentiment:
     return Sentiment(polarity="neutral", confidence=BACKFILL_CONFIDENCE, is_backfilled=True)
 
 
+def snapshot_name(snapshot: Mapping[str, Any]) -> str:
+    """What the aspect of a log entry's `before` or `after` is called."""
+    return name_of(snapshot.get("aspect_term"), snapshot.get("category"))
+
+
 class Board:
     """A working copy of a stage result. The result it came from is not touched."""
 
@@ -31,7 +36,7 @@ class Board:
         self.given = given
         self.text = text
         self.lang = lang
-        self.aspects: dict[str, AspectRecord] = {lang.key(a.term): a for a in result.aspects}
+        self.aspects: dict[str, AspectRecord] = {lang.key(a.name): a for a in result.aspects}
         self.unanchored = list(result.unanchored)
         self.renamed = dict(result.renamed)
 
@@ -48,7 +53,7 @@ class Board:
 
         A name means the aspect that had it first, also where another has taken it over.
         """
-        key = self.lang.key(term or "")
+        key = self.lang.key(name_of(term))
         return self.renamed.get(key, key)
 
     def find(self, term: str | None) -> AspectRecord | None:
@@ -72,6 +77,7 @@ class Board:
             return None
         return {
             "aspect_term": aspect.term,
+            **({"category": aspect.category} if aspect.category else {}),
             "span": aspect.span.model_dump() if aspect.span else None,
             "sentiments": [
                 {"polarity": s.polarity, "confidence": s.confidence, "evidence": s.evidence}
@@ -96,8 +102,8 @@ class Board:
 
     def take_unanchored(self, key: str) -> list[Sentiment]:
         """Take the unanchored sentiments of an aspect, so that they can be anchored."""
-        taken = [s for s in self.unanchored if self.lang.key(s.aspect_term) == key]
-        self.unanchored = [s for s in self.unanchored if self.lang.key(s.aspect_term) != key]
+        taken = [s for s in self.unanchored if self.lang.key(s.name) == key]
+        self.unanchored = [s for s in self.unanchored if self.lang.key(s.name) != key]
         return [Sentiment(**s.model_dump(exclude={"aspect_term"})) for s in taken]
 
     def revise_span(self, key: str, span: Span) -> str:
@@ -129,4 +135,4 @@ class Board:
 
 def tuples(result: StageResult, lang: Language) -> Tuples:
     """The (aspect key, polarity) set of a result."""
-    return frozenset((lang.key(a.term), s.polarity) for a in result.aspects for s in a.sentiments)
+    return frozenset((lang.key(a.name), s.polarity) for a in result.aspects for s in a.sentiments)

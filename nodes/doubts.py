@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
+from absa.nodes.board import snapshot_name
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import read
 from absa.schemas.answers import DebateSummary, PersonaJudgeAnswer
@@ -51,7 +52,7 @@ def _doubts(output: FinalOutput) -> Iterator[Doubt]:
     if open_points := _left_open(output.debate.summary if output.debate else None):
         detail = f"the debate left open: {'; '.join(open_points)}"
         yield Doubt(code="unresolved_conflicts", detail=detail)
-    marked = (c.aspect_term for c in meta.candidates if c.tuple_id in meta.flagged_tuple_ids)
+    marked = (c.name for c in meta.candidates if c.tuple_id in meta.flagged_tuple_ids)
     if names := list(dict.fromkeys(marked)):
         yield Doubt(code="arbiter_flagged", detail=f"marked as uncertain: {', '.join(names)}")
     if meta.adopt_reason == _BLOCKED:
@@ -68,7 +69,7 @@ def _overruled(output: FinalOutput) -> Iterator[str]:
     names = renames(output.meta.correction_applied_log, lang)
     final: dict[str, set[str]] = {}
     for t in output.final_result.final_tuples:
-        final.setdefault(lang.key(t.aspect_term or ""), set()).add(t.polarity)
+        final.setdefault(lang.key(t.name), set()).add(t.polarity)
     for term, hints in context.aspect_hints.items():
         key = lang.key(term)
         there = final.get(key) or final.get(present_name(key, names), set())
@@ -96,9 +97,10 @@ def renames(log: Iterable[Correction], lang: Language) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for c in log:
         before, after = c.before or {}, c.after or {}
-        if not c.applied or not after.get("aspect_term"):
+        if not c.applied or "aspect_term" not in after:
             continue
-        new, old = lang.key(after["aspect_term"]), lang.key(before.get("aspect_term") or "")
+        new = lang.key(snapshot_name(after))
+        old = lang.key(snapshot_name(before)) if before else ""
         if old != new:
             renamed.pop(new, None)
         if old not in ("", new):

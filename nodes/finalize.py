@@ -177,6 +177,8 @@ def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
         FinalAspect(
             aspect_term=aspect.term,
             polarity=s.polarity,
+            category=s.category,
+            opinion_term=s.opinion_term,
             evidence=s.evidence,
             is_grounded=grounded(text, s.evidence),
             span=aspect.span,
@@ -191,7 +193,12 @@ def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
 def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
     """The tuples of a result, each once."""
     found = {
-        (lang.key(a.term), s.polarity): AspectTuple(aspect_term=a.term, polarity=s.polarity)
+        (lang.key(a.name), s.polarity): AspectTuple(
+            aspect_term=a.term,
+            polarity=s.polarity,
+            category=s.category,
+            opinion_term=s.opinion_term,
+        )
         for a in result.aspects
         for s in a.sentiments
     }
@@ -200,7 +207,7 @@ def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
 
 def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
     """The aspects of a result, each once."""
-    first = {lang.key(a.term): a for a in reversed(result.aspects)}
+    first = {lang.key(a.name): a for a in reversed(result.aspects)}
     aspects = [PatchedAspect(**a.model_dump(exclude={"sentiments"})) for a in first.values()]
     return PatchedAte(aspects=tuple(reversed(aspects)))
 
@@ -208,7 +215,7 @@ def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
 def patched_atsa(result: StageResult) -> PatchedAtsa:
     """The sentiments of a result under the names of their aspects."""
 
-    def sentiment(aspect: str, s: Sentiment, is_implicit: bool) -> PatchedSentiment:
+    def sentiment(aspect: str | None, s: Sentiment, is_implicit: bool) -> PatchedSentiment:
         fields = s.model_dump(exclude={"aspect_term", "said_implicit"})
         return PatchedSentiment(aspect_ref=aspect, is_implicit=is_implicit, **fields)
 
@@ -246,7 +253,7 @@ def conflict_resolved(
     board = Board(final, text, lang)
     said: dict[str, set[str]] = {}
     for aspect in stage1.aspects:
-        said.setdefault(board.resolve(aspect.term), set()).update(aspect.polarities)
+        said.setdefault(board.resolve(aspect.name), set()).update(aspect.polarities)
     for term, spoken in hints.aspect_hints.items() if hints else ():
         words = {exact(h.polarity_hint) for h in spoken} & set(POLARITIES)
         said.setdefault(board.resolve(term), set()).update(str(w) for w in words)

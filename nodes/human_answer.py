@@ -101,7 +101,7 @@ def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
 def _about_result(decision: Keep | Flip | Drop, rows: _Rows) -> Iterator[str]:
     own = rows.of(decision.aspect)
     if not own:
-        names = ", ".join(dict.fromkeys(a.aspect_term for a in rows.aspects.values())) or "none"
+        names = ", ".join(dict.fromkeys(a.name for a in rows.aspects.values())) or "none"
         yield f"{decision.aspect!r} is no aspect of the result; there are: {names}"
     named = rows.named(decision)
     if decision.of is not None and exact(decision.of) is None:
@@ -161,12 +161,12 @@ class _Rows:
 
     @property
     def keys(self) -> set[str]:
-        return {self.lang.key(a.aspect_term) for a in self.aspects.values()}
+        return {self.lang.key(a.name) for a in self.aspects.values()}
 
     def of(self, aspect: str) -> list[int]:
         """The rows of an aspect."""
         key = self.lang.key(aspect)
-        return [n for n, a in self.aspects.items() if key and self.lang.key(a.aspect_term) == key]
+        return [n for n, a in self.aspects.items() if key and self.lang.key(a.name) == key]
 
     def named(self, decision: Keep | Flip | Drop) -> list[int]:
         """The rows that a decision is about."""
@@ -182,8 +182,10 @@ class _Rows:
         own = [self.aspects[row] for row in self.of(aspect)]
         if not own:
             return None
+        unnamed = {"category": own[0].category} if not own[0].aspect_term else {}
         return {
             "aspect_term": own[0].aspect_term,
+            **{name: value for name, value in unnamed.items() if value},
             "span": own[0].span.model_dump() if own[0].span else None,
             "sentiments": [
                 {"polarity": a.polarity, "confidence": a.confidence, "evidence": a.evidence}
@@ -207,7 +209,7 @@ class _Rows:
     def _added(self, decision: Add) -> FinalAspect:
         known = next((self.aspects[row] for row in self.of(decision.aspect)), None)
         term = known.aspect_term if known else decision.aspect.strip()
-        span = known.span if known else locate(self.text, term)
+        span = known.span if known else locate(self.text, str(term))
         return FinalAspect(
             aspect_term=term,
             polarity=str(exact(decision.polarity)),
@@ -316,12 +318,15 @@ def _with_result(output: FinalOutput, changed: dict[str, Any], lang: Language) -
     """
     aspects: tuple[FinalAspect, ...] = changed["final_aspects"]
     tuples = {
-        (lang.key(a.aspect_term), a.polarity): AspectTuple(
-            aspect_term=a.aspect_term, polarity=a.polarity
+        (lang.key(a.name), a.polarity): AspectTuple(
+            aspect_term=a.aspect_term,
+            polarity=a.polarity,
+            category=a.category,
+            opinion_term=a.opinion_term,
         )
         for a in aspects
     }
-    before = {(lang.key(t.aspect_term), t.polarity) for t in output.final_result.stage1_tuples}
+    before = {(lang.key(t.name), t.polarity) for t in output.final_result.stage1_tuples}
     result = output.final_result.model_copy(
         update={**changed, "final_tuples": tuple(tuples.values())}
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absa.nodes.apply_reviews import NOT_CORRECTIONS
+from absa.nodes.board import snapshot_name
 from absa.nodes.language import language
 from absa.nodes.names import name_of_thing, thing_named
 from absa.nodes.text import grounded, locate
@@ -20,6 +21,7 @@ from absa.schemas.answers import (
     AtsaReviewAnswer,
     ExtractAnswer,
     PersonaJudgeAnswer,
+    name_of,
     read_answer,
 )
 from absa.schemas.errors import AnswerError
@@ -78,14 +80,14 @@ def question_of(
 
 def _in_result(output: FinalOutput) -> Iterator[CandidateTuple]:
     for a in output.final_result.final_aspects:
-        facts = a.model_dump(exclude={"aspect_term"})
-        yield CandidateTuple(aspect=a.aspect_term, **facts)
+        facts = a.model_dump(exclude={"aspect_term", "opinion_term"})
+        yield CandidateTuple(aspect=a.name, **facts)
 
 
 def _left_out(output: FinalOutput) -> Iterator[CandidateTuple]:
     """Tuples that a stage, the debate or a perspective had and the result does not."""
     lang, text = language(output.lang), output.text
-    there = {(lang.key(t.aspect_term), t.polarity) for t in output.final_result.final_tuples}
+    there = {(lang.key(t.name), t.polarity) for t in output.final_result.final_tuples}
     for term, polarity, evidence, confidence in _proposed(output):
         key = (lang.key(term), polarity)
         if key[0] and key not in there:
@@ -105,19 +107,19 @@ def _left_out(output: FinalOutput) -> Iterator[CandidateTuple]:
 
 def _proposed(output: FinalOutput) -> Iterator[tuple[str, str, str | None, float | None]]:
     for c in output.meta.candidates:
-        yield c.aspect_term, c.polarity, c.evidence, c.confidence
+        yield c.name, c.polarity, c.evidence, c.confidence
     for entry in output.meta.correction_applied_log:
         for shot in (entry.before, entry.after):
             for s in (shot or {}).get("sentiments", ()):
                 yield (
-                    str((shot or {})["aspect_term"]),
+                    snapshot_name(shot or {}),
                     s["polarity"],
                     s["evidence"],
                     s["confidence"],
                 )
     result = output.final_result
     for t in (*result.stage1_tuples, *result.stage2_tuples):
-        yield t.aspect_term, t.polarity, None, None
+        yield t.name, t.polarity, None, None
 
 
 def voices_of(output: FinalOutput) -> Iterator[Voice]:
@@ -142,7 +144,7 @@ def _stage1(output: FinalOutput) -> Iterator[Voice]:
             yield Voice(
                 stage="stage1",
                 who="ATSA",
-                aspect=item.aspect_ref if given else thing or item.aspect_ref,
+                aspect=name_of(item.aspect_ref if given else thing or item.aspect_ref),
                 says=item.polarity or "no polarity",
                 evidence=item.evidence,
                 confidence=item.confidence,
@@ -155,7 +157,7 @@ def _stage1(output: FinalOutput) -> Iterator[Voice]:
     )
     for (term, polarity), times in said.items():
         who = f"{times} of {len(extracted)} calls" if len(extracted) > 1 else "the model"
-        yield Voice(stage="stage1", who=who, aspect=term, says=polarity or "no polarity")
+        yield Voice(stage="stage1", who=who, aspect=name_of(term), says=polarity or "no polarity")
 
 
 def _turn(turn: DebateTurn) -> Iterator[Voice]:
@@ -172,7 +174,7 @@ def _edit(speaker: str, edit: Mapping[str, Any]) -> Voice:
     return Voice(
         stage="debate",
         who=speaker,
-        aspect=target.get("aspect_ref") or target.get("aspect_term"),
+        aspect=name_of(target.get("aspect_ref") or target.get("aspect_term")),
         says=" ".join(str(word) for word in words if word),
         evidence=edit.get("evidence"),
         confidence=edit.get("confidence"),
@@ -188,25 +190,25 @@ def _judge(output: FinalOutput) -> Iterator[Voice]:
     if summary is None:
         return
     key = language(output.lang).key
-    proofs = {key(e.aspect_ref or ""): e.evidence for e in summary.aspect_evidence}
+    proofs = {key(name_of(e.aspect_ref)): e.evidence for e in summary.aspect_evidence}
     for t in summary.final_tuples:
         yield Voice(
             stage="debate",
             who="judge",
-            aspect=t.aspect_term,
+            aspect=name_of(t.aspect_term),
             says=t.polarity or "no polarity",
-            evidence=proofs.get(key(t.aspect_term or "")),
+            evidence=proofs.get(key(name_of(t.aspect_term))),
         )
 
 
 def _conflict_review(output: FinalOutput) -> Iterator[Voice]:
     meta = output.meta
-    names = {c.tuple_id: c.aspect_term for c in meta.candidates}
+    names = {c.tuple_id: c.name for c in meta.candidates}
     for c in meta.candidates:
         yield Voice(
             stage="stage1",
             who=f"perspective {c.origin_agent}",
-            aspect=c.aspect_term,
+            aspect=c.name,
             says=c.polarity,
             evidence=c.evidence,
             confidence=c.confidence,
@@ -225,12 +227,12 @@ def _stage2(output: FinalOutput) -> Iterator[Voice]:
         for item in review.aspect_review:
             if item.action in NOT_CORRECTIONS:
                 says = _with_reason(str(item.action), item.reason)
-                yield Voice(stage="review", who="ATE", aspect=item.term, says=says)
+                yield Voice(stage="review", who="ATE", aspect=name_of(item.term), says=says)
     for opinion in _answers(output, "atsa_review", AtsaReviewAnswer):
         for said in opinion.sentiment_review:
             if said.action in NOT_CORRECTIONS:
                 says = _with_reason(str(said.action), said.reason)
-                yield Voice(stage="review", who="ATSA", aspect=said.aspect_ref, says=says)
+                yield Voice(stage="review", who="ATSA", aspect=name_of(said.aspect_ref), says=says)
     for entry in output.meta.correction_applied_log:
         yield _correction(entry)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 
 from absa.nodes import assets
@@ -87,8 +87,8 @@ class Language:
         self._adjectives = frozenset(adjectives.get("words", []))
         self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
         # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
-        self.key = lru_cache(maxsize=65536)(self._key)
-        self.strip_particle = lru_cache(maxsize=65536)(self._strip_particle)
+        self.key: Callable[[str], str] = lru_cache(maxsize=65536)(self._key)
+        self.strip_particle: Callable[[str], str] = lru_cache(maxsize=65536)(self._strip_particle)
         # Several candidates stand in one clause.
         self.has_negation = lru_cache(maxsize=4096)(self._has_negation)
         self._groups = {

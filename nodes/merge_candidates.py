@@ -54,13 +54,12 @@ def merge_candidates(state: State, pipeline: PipelineSettings) -> CandidatesUpda
 
 
 # From an answer's term and reference to the candidate's; None for an aspect nobody asked about.
-Naming = Callable[[str | None, str | None], tuple[str, str | None] | None]
+Naming = Callable[[str | None, str | None], tuple[str | None, str | None] | None]
 
 
-def as_said(term: str | None, ref: str | None) -> tuple[str, str | None]:
-    """An implied aspect may come without a term; then its reference names it."""
-    named = next((word for word in (term, ref) if word and word.strip()), "")
-    return named, ref
+def as_said(term: str | None, ref: str | None) -> tuple[str | None, str | None]:
+    """An implied aspect may come without a term; then its reference names it, if it has one."""
+    return term or ref, ref
 
 
 def wanted(given: Sequence[str] | None, lang: Language) -> Naming:
@@ -69,7 +68,7 @@ def wanted(given: Sequence[str] | None, lang: Language) -> Naming:
         return as_said
     terms = {lang.key(term): term for term in reversed(given) if lang.key(term)}
 
-    def as_given(term: str | None, ref: str | None) -> tuple[str, str | None] | None:
+    def as_given(term: str | None, ref: str | None) -> tuple[str | None, str | None] | None:
         meant = (terms.get(lang.key(word or "")) for word in (ref, term))
         name = next((found for found in meant if found), None)
         return (name, name) if name else None
@@ -101,7 +100,7 @@ def number(
                     polarity=polarity,
                     opinion_term=item.opinion_term,
                     evidence=item.evidence,
-                    span=locate(text, term, item.span),
+                    span=locate(text, term, item.span) if term else None,
                     said_span=item.span,
                     confidence=DEFAULT_CONFIDENCE if item.confidence is None else item.confidence,
                     rationale=item.rationale,
@@ -112,7 +111,7 @@ def number(
 
 def aspect_of(candidate: Candidate, lang: Language) -> str:
     """The aspect a candidate is about: the key of its reference, else of its term."""
-    return lang.key(candidate.aspect_ref or "") or lang.key(candidate.aspect_term)
+    return lang.key(candidate.aspect_ref or "") or lang.key(candidate.name)
 
 
 def find_conflicts(

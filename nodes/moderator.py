@@ -26,7 +26,7 @@ from absa.nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggre
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import label_of, read
 from absa.nodes.thresholds import TOLERANCE, reaches
-from absa.schemas.answers import LABELS, DebateSummary, Span
+from absa.schemas.answers import LABELS, DebateSummary, Span, name_of
 from absa.schemas.records import (
     Aggregate,
     ArbiterFlags,
@@ -264,7 +264,7 @@ def inferred_label(summary: DebateSummary | None, lang: Language) -> str | None:
     polarities = [
         polarity
         for t in summary.final_tuples
-        if (polarity := read(t.polarity).value) and lang.key(t.aspect_term or "")
+        if (polarity := read(t.polarity).value) and lang.key(name_of(t.aspect_term))
     ]
     if polarities:
         return label_of(polarities)

@@ -73,12 +73,15 @@ def joint_answers(
                 name_probability=t.name_probability if name == t.aspect_term else None,
             )
             for name, t in zip(names, answer.tuples, strict=True)
-            if name
+            if name or t.aspect_term is None
         ]
     )
     atsa = AtsaAnswer(
         aspect_sentiments=[
-            SentimentItem(aspect_ref=name, **t.model_dump(exclude={"aspect_term", "span"}))
+            # What has only an adjective for a name is no unnamed aspect: it is set apart.
+            SentimentItem(
+                aspect_ref=name or t.aspect_term, **t.model_dump(exclude={"aspect_term", "span"})
+            )
             for name, t in zip(names, answer.tuples, strict=True)
         ]
     )
@@ -108,7 +111,9 @@ def separate_answers(
         elif name:
             aspects.append(aspect.model_copy(update={"term": name, "name_probability": None}))
     sentiments = [
-        item.model_copy(update={"aspect_ref": _of(item.aspect_ref, things, lang)})
+        item.model_copy(
+            update={"aspect_ref": _of(item.aspect_ref, things, lang) or item.aspect_ref}
+        )
         for item in atsa.aspect_sentiments
     ]
     return AteAnswer(aspects=aspects), AtsaAnswer(aspect_sentiments=sentiments)

@@ -244,7 +244,7 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
         found.append(
             HintedAspect(
                 key=key,
-                term=aspect.term if aspect else board.lang.strip_particle(spoken[0]),
+                term=aspect.name if aspect else board.lang.strip_particle(spoken[0]),
                 hints=tuple(h for n in spoken for h in context.aspect_hints[n]),
                 own_evidence=entries[0] if entries else None,
                 has_own_evidence=bool(entries),

@@ -34,12 +34,14 @@ from absa.nodes.language import Language, language
 from absa.nodes.polarity import PolarityCounter
 from absa.schemas.answers import (
     EDIT_OPS,
+    UNNAMED,
     DebateSummary,
     Edit,
     JudgeAnswer,
     PersonaJudgeAnswer,
     PersonaTurnAnswer,
     TurnAnswer,
+    name_of,
 )
 from absa.schemas.records import (
     Hint,
@@ -111,23 +113,28 @@ class Mentions:
     def __init__(self, result: StageResult, lang: Language) -> None:
         """Index the aspects of Stage 1."""
         self._lang = lang
-        self._by_key = {lang.key(a.term): a.term for a in result.aspects}
+        self._by_key = {lang.key(a.name): a.name for a in result.aspects}
         self._by_group: dict[int, str] = {}
         for aspect in result.aspects:
-            group = lang.synonym_group(aspect.term)
+            group = lang.synonym_group(aspect.name)
             if group is not None:
-                self._by_group.setdefault(group, aspect.term)
+                self._by_group.setdefault(group, aspect.name)
 
-    def stage1_term(self, mention: str | None) -> str | None:
-        """The term of the Stage 1 aspect, None if the mention means none of them."""
-        key = self._lang.key(mention or "")
-        group = self._lang.synonym_group(mention or "")
+    def stage1_name(self, mention: str | None) -> str | None:
+        """The name of the Stage 1 aspect, None if the mention means none of them."""
+        key = self._lang.key(name_of(mention))
+        group = self._lang.synonym_group(name_of(mention))
         return self._by_key.get(key) or (self._by_group.get(group) if group is not None else None)
 
     def first(self, mentions: Iterable[str | None]) -> tuple[str | None, bool]:
-        """The aspect that the first usable mention means, and whether Stage 1 has it."""
+        """The aspect that the first usable mention means, and whether Stage 1 has it.
+
+        Mentions that name nothing mean the unnamed aspect of Stage 1, if it has one.
+        """
         usable = [m for m in mentions if m and self._lang.key(m)]
-        known = next((t for m in usable if (t := self.stage1_term(m)) is not None), None)
+        if not usable and (unnamed := self.stage1_name(UNNAMED)) is not None:
+            return unnamed, True
+        known = next((t for m in usable if (t := self.stage1_name(m)) is not None), None)
         return (known, True) if known is not None else (usable[0] if usable else None, False)
 
 
@@ -146,7 +153,7 @@ def build_context(
     Where the user gave the aspects (`given`), an edit about another one says nothing.
     """
     mentions = Mentions(stage1, lang)
-    stage1_polarities = {lang.key(a.term): a.polarities for a in stage1.aspects}
+    stage1_polarities = {lang.key(a.name): a.polarities for a in stage1.aspects}
     hints: dict[str, list[Hint]] = {}
     names: dict[str, str] = {}  # aspect key -> the name it has in aspect_hints
     stats = {"direct": 0, "none": 0}
@@ -191,8 +198,8 @@ def build_context(
     return ReviewContext(
         summary=summary,
         rebuttal_points=tuple(points),
-        aspect_terms=tuple(a.term for a in stage1.aspects),
-        synonym_hints={a.term: s for a in stage1.aspects if (s := lang.synonyms(a.term))},
+        aspect_terms=tuple(a.name for a in stage1.aspects),
+        synonym_hints={a.name: s for a in stage1.aspects if (s := lang.synonyms(a.name))},
         aspect_hints=hints,
         aspect_evidence=_evidence(summary, mentions, names, lang),
         mapping_stats=MappingStats(**stats),
@@ -220,7 +227,7 @@ def stance_context(
         stance = (said.stance or "").strip() or debate.speakers[turn.speaker].stance or "neutral"
         weight, polarity = STANCES.get(stance.strip().lower(), _OTHER_STANCE)
         named = _mentioned(stage1, "\n".join((said.message or "", *said.key_points)), lang)
-        alike = [a.term for a in stage1.aspects if polarity in a.polarities]
+        alike = [a.name for a in stage1.aspects if polarity in a.polarities]
         if named:
             stats["direct"] += 1
         elif alike:
@@ -255,11 +262,11 @@ def stance_context(
     return ReviewContext(
         summary=summary,
         rebuttal_points=tuple(points),
-        aspect_terms=tuple(a.term for a in stage1.aspects),
-        synonym_hints={a.term: s for a in stage1.aspects if (s := lang.synonyms(a.term))},
+        aspect_terms=tuple(a.name for a in stage1.aspects),
+        synonym_hints={a.name: s for a in stage1.aspects if (s := lang.synonyms(a.name))},
         aspect_hints=hints,
         stage1_evidence={
-            a.term: next((s.evidence for s in a.sentiments if s.evidence), None)
+            a.name: next((s.evidence for s in a.sentiments if s.evidence), None)
             for a in stage1.aspects
         },
         mapping_stats=MappingStats(**stats),
@@ -272,9 +279,9 @@ def stance_context(
 def _mentioned(stage1: StageResult, words: str, lang: Language) -> list[str]:
     """The Stage 1 aspects that prose names, by their own name or by a synonym."""
     return [
-        a.term
+        a.name
         for a in stage1.aspects
-        if any(lang.names(words, term) for term in (a.term, *lang.synonyms(a.term)))
+        if any(lang.names(words, term) for term in (a.name, *lang.synonyms(a.name)))
     ]
 
 

@@ -70,7 +70,7 @@ def seen_by(
         one = _seen(item, text)
         if one is None:
             continue
-        pair = (lang.key(one.form[0].term), one.form[1].polarity)
+        pair = (lang.key(one.form[0].name), one.form[1].polarity)
         if only is not None and pair[0] not in only:
             continue
         if pair not in seen or seen[pair].probability < one.probability:
@@ -243,14 +243,14 @@ def _with_best(scored: Sequence[FusedTuple], lang: Language) -> list[FusedTuple]
     """The tuples, the best of each aspect kept."""
     best: dict[str, FusedTuple] = {}
     for t in scored:
-        key = lang.key(t.aspect_term)
+        key = lang.key(t.name)
         if key not in best or best[key].score < t.score:
             best[key] = t
     return [t.model_copy(update={"kept": t.kept or t in best.values()}) for t in scored]
 
 
 def _pair(t: FusedTuple, lang: Language) -> Pair:
-    return lang.key(t.aspect_term), t.polarity
+    return lang.key(t.name), t.polarity
 
 
 def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Language) -> StageResult:
@@ -258,7 +258,7 @@ def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Langua
     scores = {_pair(t, lang): t.score for t in scored}
 
     def with_score(aspect: AspectRecord, sentiment: Sentiment) -> Sentiment:
-        pair = (lang.key(aspect.term), sentiment.polarity)
+        pair = (lang.key(aspect.name), sentiment.polarity)
         return sentiment.model_copy(update={"confidence": scores.get(pair, sentiment.confidence)})
 
     aspects = (

@@ -10,6 +10,7 @@
    Aspects that the user gave stand as they are: ATE was not asked, and nothing is added.
 2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without one is
    backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is kept apart.
+   What names nothing (`term` null) is an aspect only where a sentiment judges it.
 3. Validator: as it answered.
 """
 
@@ -21,7 +22,15 @@ from absa.nodes.names import joint_answers, separate_answers
 from absa.nodes.polarity import PolarityCounter
 from absa.nodes.text import locate
 from absa.nodes.thresholds import reaches
-from absa.schemas.answers import AspectItem, AteAnswer, AtsaAnswer, Risk, Span, ValidatorAnswer
+from absa.schemas.answers import (
+    AspectItem,
+    AteAnswer,
+    AtsaAnswer,
+    Risk,
+    Span,
+    ValidatorAnswer,
+    name_of,
+)
 from absa.schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import Stage1Update, State
@@ -84,21 +93,21 @@ def likely_aspects(
 ) -> list[AspectRecord]:
     """Without those whose name was less likely than that wherever the model wrote it."""
     likely = {
-        lang.key(item.term)
+        lang.key(name_of(item.term))
         for item in answer.aspects
         if item.name_probability is None or reaches(item.name_probability, least)
     }
-    return [aspect for aspect in aspects if lang.key(aspect.term) in likely]
+    return [aspect for aspect in aspects if lang.key(aspect.name) in likely]
 
 
 def merge_aspects(answer: AteAnswer, text: str, lang: Language) -> list[AspectRecord]:
-    """ATE's aspects, stripped, located, without duplicates or empty terms."""
+    """ATE's aspects, stripped, located, without duplicates or terms of punctuation alone."""
     found: dict[str, AspectRecord] = {}
     for item in answer.aspects:
-        term = lang.strip_particle(item.term)
-        key = lang.key(term)
+        term = lang.strip_particle(item.term) if item.term else None
+        key = lang.key(name_of(term))
         if key and key not in found:
-            span = _place(text, term, item)
+            span = _place(text, term, item) if term else None
             found[key] = AspectRecord(term=term, span=span, confidence=item.confidence)
     return list(found.values())
 
@@ -125,10 +134,10 @@ def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> Asp
     """
     if len(aspects) >= 2 or not lang.has_contrast(text):
         return None
-    known = {lang.key(a.term) for a in aspects}
+    known = {lang.key(a.name) for a in aspects}
     subjects = _subjects(aspects, text, lang)
-    new = [s for s in subjects if lang.key(s.term) and lang.key(s.term) not in known]
-    sides = len(aspects) + len({lang.key(s.term) for s in new})
+    new = [s for s in subjects if lang.key(s.name) and lang.key(s.name) not in known]
+    sides = len(aspects) + len({lang.key(s.name) for s in new})
     return new[0] if new and sides >= 2 else None
 
 
@@ -152,7 +161,7 @@ def with_missing_second_aspect(answer: ValidatorAnswer, second: AspectRecord) ->
         type="MISSING_SECOND_ASPECT",
         severity="mid",
         span=second.span,
-        description=f"contrast with one aspect only; {second.term} added",
+        description=f"contrast with one aspect only; {second.name} added",
     )
     return answer.model_copy(update={"structural_risks": [*answer.structural_risks, risk]})
 
@@ -161,7 +170,7 @@ def anchor(
     answer: AtsaAnswer, aspects: list[AspectRecord], lang: Language, counter: PolarityCounter
 ) -> StageResult:
     """Sentiments on their aspects; the rest apart."""
-    anchored: dict[str, list[Sentiment]] = {lang.key(a.term): [] for a in aspects}
+    anchored: dict[str, list[Sentiment]] = {lang.key(a.name): [] for a in aspects}
     unanchored: list[Unanchored] = []
     for item in answer.aspect_sentiments:
         polarity = counter.read(item.polarity)
@@ -174,16 +183,16 @@ def anchor(
             opinion_term=item.opinion_term,
             said_implicit=bool(item.is_implicit),
         )
-        key = lang.key(item.aspect_ref or "")
+        key = lang.key(name_of(item.aspect_ref))
         if key in anchored:
             anchored[key].append(sentiment)
         else:
-            term = item.aspect_ref or ""
-            unanchored.append(Unanchored(aspect_term=term, **sentiment.model_dump()))
+            unanchored.append(Unanchored(aspect_term=item.aspect_ref, **sentiment.model_dump()))
     return StageResult(
         aspects=tuple(
-            a.model_copy(update={"sentiments": tuple(anchored[lang.key(a.term)] or [backfilled()])})
+            a.model_copy(update={"sentiments": tuple(anchored[lang.key(a.name)] or [backfilled()])})
             for a in aspects
+            if a.term is not None or anchored[lang.key(a.name)]
         ),
         unanchored=tuple(unanchored),
     )

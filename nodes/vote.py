@@ -74,7 +74,7 @@ def forms_of(result: StageResult, text: str, lang: Language) -> dict[Pair, Form]
     every: dict[Pair, list[Form]] = {}
     for aspect in result.aspects:
         for sentiment in aspect.sentiments:
-            pair = (lang.key(aspect.term), sentiment.polarity)
+            pair = (lang.key(aspect.name), sentiment.polarity)
             every.setdefault(pair, []).append((aspect, sentiment))
     return {pair: best_supported(forms, text) for pair, forms in every.items()}
 

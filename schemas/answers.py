@@ -77,6 +77,8 @@ def _text(value: Any) -> Any:
     return value
 
 
+UNNAMED = "implicit"
+"""Names an aspect that has neither a term nor a category."""
 # What models and annotators write where nothing is named.
 _NO_NAME = frozenset({"", "null", "none"})
 
@@ -87,9 +89,9 @@ def _name(value: Any) -> Any:
     return None if isinstance(name, str) and name.strip().lower() in _NO_NAME else name
 
 
-def _required_name(value: Any) -> Any:
-    """As `_name`; the empty name is left out when the answers are merged."""
-    return "" if _name(value) is None and value is not None else _text(value)
+def name_of(term: str | None, category: str | None = None) -> str:
+    """What an aspect is called where a name is needed: an unnamed one by its category."""
+    return term or category or UNNAMED
 
 
 def _confidence(value: Any) -> float | None:
@@ -160,7 +162,6 @@ Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Word = Annotated[str | None, BeforeValidator(_text)]
 Required = Annotated[str, BeforeValidator(_text)]
 Name = Annotated[str | None, BeforeValidator(_name)]
-RequiredName = Annotated[str, BeforeValidator(_required_name)]
 Confidence = Annotated[
     float | None,
     BeforeValidator(_confidence),
@@ -202,7 +203,8 @@ class AspectItem(Item):
     """One aspect term that ATE found."""
 
     named_by: ClassVar[str | None] = "term"
-    term: RequiredName
+    # None where the text judges something that it does not name.
+    term: Name
     span: OptionalSpan = None
     confidence: Confidence = None
     name_probability: NameProbability = None
@@ -245,7 +247,7 @@ class Risk(Item):
 class Proposal(Item):
     """A correction the Validator proposes."""
 
-    target_aspect: Word = None
+    target_aspect: Name = None
     proposal_type: Annotated[str, BeforeValidator(_text), _one_of(PROPOSALS)]
     rationale: Word = None
     revised_span: RevisedSpan = None
@@ -263,8 +265,8 @@ class ValidatorAnswer(Answer):
 class EditTarget(Item):
     """What an edit is about."""
 
-    aspect_ref: Word = None
-    aspect_term: SkipJsonSchema[Word] = None
+    aspect_ref: Name = None
+    aspect_term: SkipJsonSchema[Name] = None
     # Not asked for: a small model writes the new polarity here instead of into `value`, and the
     # one that the tuple has now is known.
     polarity: SkipJsonSchema[OptionalPolarity] = None
@@ -290,14 +292,14 @@ class TurnAnswer(Answer):
 class DebateTuple(Item):
     """An aspect and the polarity the judge gives it."""
 
-    aspect_term: Word = None
+    aspect_term: Name = None
     polarity: SpokenPolarity = None
 
 
 class AspectEvidence(Item):
     """The judge's evidence for one aspect."""
 
-    aspect_ref: Word = None
+    aspect_ref: Name = None
     evidence: Word = None
 
 
@@ -384,7 +386,7 @@ DebateSummary = JudgeAnswer | PersonaJudgeAnswer
 class AspectReview(Item):
     """What ATE's second look says about one aspect. `provenance` is written by code."""
 
-    term: Word = None
+    term: Name = None
     action: Annotated[str, BeforeValidator(_text), _one_of(ASPECT_ACTIONS)]
     revised_span: RevisedSpan = None
     reason: Word = None
@@ -402,7 +404,7 @@ class AteReviewAnswer(Answer):
 class SentimentReview(Item):
     """What ATSA's second look says about one sentiment. `provenance` is written by code."""
 
-    aspect_ref: Word = None
+    aspect_ref: Name = None
     action: Annotated[str, BeforeValidator(_text), _one_of(SENTIMENT_ACTIONS)]
     revised_polarity: OptionalPolarity = None
     confidence: Confidence = None

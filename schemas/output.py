@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from absa.schemas.answers import DebateSummary, Span
+from absa.schemas.answers import DebateSummary, Span, name_of
 from absa.schemas.human import Decision, Doubt, HumanCounts
 from absa.schemas.memory import Recall
 from absa.schemas.records import (
@@ -37,10 +37,17 @@ class OutputModel(BaseModel):
 
 
 class AspectTuple(OutputModel):
-    """An aspect and its polarity."""
+    """An aspect and its polarity; an unnamed aspect has no term."""
 
-    aspect_term: str
+    aspect_term: str | None
     polarity: str
+    category: str | None = None
+    opinion_term: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.aspect_term, self.category)
 
 
 class FinalAspect(AspectTuple):
@@ -69,7 +76,8 @@ class FinalResult(OutputModel):
 class PatchedAspect(OutputModel):
     """An aspect after Stage 2; without a span it is implicit."""
 
-    term: str
+    term: str | None
+    category: str | None = None
     span: Span | None = None
     confidence: float | None = None
 
@@ -77,8 +85,9 @@ class PatchedAspect(OutputModel):
 class PatchedSentiment(OutputModel):
     """A sentiment after Stage 2."""
 
-    aspect_ref: str
+    aspect_ref: str | None
     polarity: str
+    category: str | None = None
     opinion_term: str | None = None
     evidence: str | None = None
     confidence: float

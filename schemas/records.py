@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from absa.schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAnswer
+from absa.schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAnswer, name_of
 from absa.schemas.verdicts import Verdict
 
 
@@ -23,6 +23,7 @@ class Sentiment(Record):
     confidence: float
     evidence: str | None = None
     opinion_term: str | None = None
+    category: str | None = None
     said_implicit: bool = False
     is_backfilled: bool = False
 
@@ -30,13 +31,23 @@ class Sentiment(Record):
 class Unanchored(Sentiment):
     """A sentiment whose aspect ATE did not find: counted, kept apart, in no tuple."""
 
-    aspect_term: str
+    aspect_term: str | None
+
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.aspect_term, self.category)
 
 
 class AspectRecord(Record):
-    """An aspect and the sentiments anchored to it; without a span it is implicit."""
+    """An aspect and the sentiments anchored to it; without a span it is implicit.
 
-    term: str
+    Without a term the text judges something that it does not name; the category then tells it
+    apart from other unnamed aspects.
+    """
+
+    term: str | None
+    category: str | None = None
     span: Span | None = None
     confidence: float | None = None
     sentiments: tuple[Sentiment, ...] = ()
@@ -44,6 +55,11 @@ class AspectRecord(Record):
     def is_implicit(self, sentiment: Sentiment) -> bool:
         """Whether a sentiment is implicit: it says so, or the aspect has no place in the text."""
         return sentiment.said_implicit or self.span is None
+
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.term, self.category)
 
     @property
     def polarities(self) -> frozenset[str]:
@@ -63,7 +79,8 @@ class StageResult(Record):
 class FusedTuple(Record):
     """A tuple that a call or the second reader sees, and what became of it."""
 
-    aspect_term: str
+    aspect_term: str | None
+    category: str | None = None
     polarity: str
     is_implicit: bool = False
     votes: int
@@ -73,6 +90,11 @@ class FusedTuple(Record):
     reported: bool
     score: float
     kept: bool
+
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.aspect_term, self.category)
 
 
 class Agreement(Record):
@@ -284,8 +306,9 @@ class Candidate(Record):
 
     tuple_id: str
     origin_agent: str
-    aspect_term: str
+    aspect_term: str | None
     aspect_ref: str | None = None
+    category: str | None = None
     polarity: str
     opinion_term: str | None = None
     evidence: str | None = None
@@ -295,11 +318,16 @@ class Candidate(Record):
     confidence: float
     rationale: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.aspect_term, self.category)
+
 
 class ConflictFlag(Record):
     """Candidates that cannot all stand as they are."""
 
-    aspect_term: str
+    aspect_term: str | None
     tuple_ids: tuple[str, ...]
     conflict_type: Literal["polarity_mismatch", "aspect_overlap", "single_support"]
 

@@ -31,9 +31,9 @@ def review(text: str, lang: Language, triplets: list[list[Json]], said: list[lis
     left = collapsed(carried_out(candidates, actions), text, lang)
     label, confidence = agg(left)
     applied = [a["applied"] for a in actions if a["action"] != "KEEP"]
-    before = {(lang.key(c["term"]), c["polarity"]) for c in candidates}
+    before = {(lang.key(c["term"] or "implicit"), c["polarity"]) for c in candidates}
     # A change is one of the tuples or of the label; who took one of two equal tuples made none.
-    moved = before != {(lang.key(c["term"]), c["polarity"]) for c in left}
+    moved = before != {(lang.key(c["term"] or "implicit"), c["polarity"]) for c in left}
     changed = moved or label != agg(candidates)[0]
     return {
         "candidates": [(c["id"], c["origin"], c["term"], c["polarity"]) for c in candidates],
@@ -64,7 +64,7 @@ def numbered(text: str, triplets: list[list[Json]], counts: dict[str, int]) -> l
             if polarity is None:
                 continue
             ref = filled(item.get("aspect_ref"))
-            term = filled(item.get("aspect_term")) or ref or ""
+            term = filled(item.get("aspect_term")) or ref
             confidence = item.get("confidence")
             found.append(
                 {
@@ -101,7 +101,7 @@ def covers(text: str, span: Json, term: str) -> bool:
 
 def aspect(c: Json, lang: Language) -> str:
     """The key of its reference; one that has no key names nothing."""
-    return lang.key(c["ref"] or "") or lang.key(c["term"])
+    return lang.key(c["ref"] or "") or lang.key(c["term"] or "implicit")
 
 
 def conflicts(candidates: list[Json], lang: Language) -> list[Json]:

@@ -26,7 +26,7 @@ from absa.schemas.errors import AnswerError, BackendError
     ("model", "raw", "field", "left", "noted"),
     [
         (AteAnswer, {"aspects": [{"term": "가격"}, {"confidence": 1}]}, "aspects", 1, "aspects.1"),
-        (AteAnswer, {"aspects": [{"term": None}, {"term": "맛"}]}, "aspects", 1, "aspects.0"),
+        (AteAnswer, {"aspects": [{"term": {}}, {"term": "맛"}]}, "aspects", 1, "aspects.0"),
         (AteAnswer, {"aspects": [None, "가격", 3, {"term": "맛"}]}, "aspects", 1, "aspects.0"),
         (AteAnswer, {"aspects": "가격"}, "aspects", 0, "aspects"),
         (AteAnswer, {"aspects": {"term": "가격"}}, "aspects", 0, "aspects"),

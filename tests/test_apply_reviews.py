@@ -405,13 +405,19 @@ def test_validator_then_ate_then_atsa_each_on_what_the_one_before_left():
     ]
     assert pairs(out.final_result.stage2_tuples) == {("배터리 가격", "neutral")}
     assert out.patched_stage2_ate.model_dump(mode="json")["aspects"] == [
-        {"term": "배터리 가격", "span": {"start": 0, "end": 6}, "confidence": 0.9}
+        {
+            "term": "배터리 가격",
+            "category": None,
+            "span": {"start": 0, "end": 6},
+            "confidence": 0.9,
+        }
     ]
     assert out.patched_stage2_atsa.model_dump(mode="json") == {
         "aspect_sentiments": [
             {
                 "aspect_ref": "배터리 가격",
                 "polarity": "neutral",
+                "category": None,
                 "opinion_term": None,
                 "evidence": "비싸고",
                 "confidence": 0.9,

@@ -25,6 +25,7 @@ from scripted import (
 
 from absa.graph import Graph, build, build_switchable
 from absa.nodes.adopt import EV_REASONS
+from absa.nodes.board import snapshot_name
 from absa.nodes.language import language
 from absa.nodes.override_gate import HintedAspect, weigh
 from absa.nodes.polarity import read
@@ -42,6 +43,7 @@ from absa.schemas.answers import (
     SEVERITIES,
     JudgeAnswer,
     Risk,
+    name_of,
 )
 from absa.schemas.context import RunContext
 from absa.schemas.output import AspectTuple, FinalOutput
@@ -388,7 +390,7 @@ Polarities = dict[str, frozenset[str]]
 def by_key(tuples: Any, key: Any) -> Polarities:
     found: dict[str, set[str]] = {}
     for each in tuples:
-        found.setdefault(key(each.aspect_term), set()).add(each.polarity)
+        found.setdefault(key(each.name), set()).add(each.polarity)
     return {name: frozenset(said_) for name, said_ in found.items()}
 
 
@@ -418,7 +420,7 @@ def check_values(out: FinalOutput) -> None:
 def check_final_tuples(out: FinalOutput) -> None:
     key, result = language(out.lang).key, out.final_result
     assert by_key(result.final_tuples, key) == by_key(result.final_aspects, key)
-    pairs = [(key(t.aspect_term), t.polarity) for t in result.final_tuples]
+    pairs = [(key(t.name), t.polarity) for t in result.final_tuples]
     assert len(pairs) == len(set(pairs))
     adopted = out.meta.adopt_decision == "adopted"
     assert result.final_tuples == (result.stage2_tuples if adopted else result.stage1_tuples)
@@ -436,8 +438,8 @@ def check_log(out: FinalOutput) -> dict[str, str]:
             assert entry.reason
             continue
         assert visible(before) != visible(after)
-        old = key(before["aspect_term"]) if before else None
-        new = key(after["aspect_term"]) if after else None
+        old = key(snapshot_name(before)) if before else None
+        new = key(snapshot_name(after)) if after else None
         if old is not None:
             assert now.pop(old, frozenset()) == shown(before)
         if new is not None:
@@ -454,7 +456,7 @@ def check_log(out: FinalOutput) -> dict[str, str]:
         sentiments = out.patched_stage2_atsa.aspect_sentiments
         tuples = [AspectTuple(aspect_term=s.aspect_ref, polarity=s.polarity) for s in sentiments]
         assert by_key(tuples, key) == left
-        aspects = [key(a.term) for a in out.patched_stage2_ate.aspects]
+        aspects = [key(name_of(a.term)) for a in out.patched_stage2_ate.aspects]
         assert {*left} <= {*aspects} and len(aspects) == len({*aspects})
     else:
         assert out.patched_stage2_ate is out.patched_stage2_atsa is None
@@ -475,11 +477,14 @@ def check_s3(out: FinalOutput, renamed: dict[str, str]) -> None:
         return
     key = language(out.lang).key
     told = {
-        (renamed.get(key(t.aspect_term or ""), key(t.aspect_term or "")), read(t.polarity).value)
+        (
+            renamed.get(key(name_of(t.aspect_term)), key(name_of(t.aspect_term))),
+            read(t.polarity).value,
+        )
         for t in out.debate.summary.final_tuples
     }
     told = {(name, polarity) for name, polarity in told if name and polarity}
-    final = {(key(t.aspect_term), t.polarity) for t in out.final_result.final_tuples}
+    final = {(key(t.name), t.polarity) for t in out.final_result.final_tuples}
     if told and out.meta.adopt_decision == "adopted":
         assert told == final
     if out.meta.adopt_decision == "not_adopted":

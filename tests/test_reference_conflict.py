@@ -74,7 +74,7 @@ def plain(output: FinalOutput, reviewed: bool) -> Json:
             for a in meta.arbiter_actions
         ],
         "flagged": list(meta.flagged_tuple_ids),
-        "stage1_tuples": {(key(t.aspect_term), t.polarity) for t in result.stage1_tuples},
+        "stage1_tuples": {(key(t.name), t.polarity) for t in result.stage1_tuples},
         "final": [
             (a.aspect_term, a.polarity, a.evidence, offsets(a.span), a.confidence)
             for a in result.final_aspects

@@ -40,7 +40,8 @@ def anchored(text: str, answer: dict, *terms: str) -> tuple[StageResult, Polarit
         (ate("배송"), [("배송", None)]),
         (ate({"term": "배송", "span": [0, 2]}), [("배송", None)]),
         (ate("가격", "가격은", "가격!"), [("가격", (0, 2))]),
-        (ate("", "  ", "..."), []),
+        (ate("..."), []),
+        (ate("", "  ", "NULL", {"term": None}), [(None, None)]),
         (ate(), []),
     ],
     ids=[
@@ -53,6 +54,7 @@ def anchored(text: str, answer: dict, *terms: str) -> tuple[StageResult, Polarit
         "not in the text, a span given",
         "duplicates by key dropped, the first kept",
         "no letters: no aspect",
+        "named nothing: one unnamed aspect",
         "nothing",
     ],
 )

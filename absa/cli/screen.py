@@ -135,8 +135,9 @@ def _polarity(polarity: str) -> Text:
 
 
 def _aspect(found: FinalAspect) -> Text:
-    term = Text(show.printable(found.aspect_term), f"bold {STYLES.get(found.polarity, '')}")
-    return term.append(" (implicit)", "not bold dim") if found.is_implicit else term
+    term = Text(show.aspect_name(found), f"bold {STYLES.get(found.polarity, '')}")
+    is_named = found.is_implicit and found.aspect_term
+    return term.append(" (implicit)", "not bold dim") if is_named else term
 
 
 def _evidence(found: FinalAspect) -> Text:

@@ -81,10 +81,10 @@ def side_by_side(entry: Entry, found: Comparison) -> list[Row]:
         row = rows.setdefault(key, Row(gold.term, gold.category))
         _add(row.gold, gold.polarity)
     for said in result.stage1_tuples:
-        row = rows.setdefault(lang.key(said.aspect_term), Row(said.aspect_term))
+        row = rows.setdefault(lang.key(said.name), Row(said.aspect_term, said.category))
         _add(row.stage1, said.polarity)
     for said in result.final_tuples:
-        row = rows.setdefault(lang.key(said.aspect_term), Row(said.aspect_term))
+        row = rows.setdefault(lang.key(said.name), Row(said.aspect_term, said.category))
         _add(row.final, said.polarity)
     return list(rows.values())
 

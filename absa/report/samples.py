@@ -44,7 +44,7 @@ def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
         "l": output.lang,
         "b": result.label,
         "c": round(result.confidence, 3),
-        "f": [[t.aspect_term, t.polarity] for t in result.final_tuples],
+        "f": [[show.aspect_name(t), t.polarity] for t in result.final_tuples],
         "o": found.pair_outcome,
         "lo": found.label_outcome,
         "g": sorted({r.verdict for r in meta.override_gate}),
@@ -102,7 +102,7 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
             "aspects": [
                 _lean(
                     {
-                        "term": a.aspect_term,
+                        "term": show.aspect_name(a),
                         "polarity": a.polarity,
                         "evidence": a.evidence,
                         "grounded": a.is_grounded,
@@ -184,7 +184,7 @@ def _debate(raw: dict[str, Any]) -> dict[str, Any] | None:
             {
                 "patch": [_edit(e) for e in summary.get("final_patch") or ()],
                 "tuples": [
-                    [t.get("aspect_term"), t.get("polarity")]
+                    [t.get("aspect_term") or show.NOT_NAMED, t.get("polarity")]
                     for t in summary.get("final_tuples") or ()
                 ],
                 "polarity": summary.get("sentence_polarity"),

@@ -177,7 +177,7 @@ class Tally:
         if found.pairs is None:
             return
         for aspect in result.final_aspects:
-            pair = lang.key(aspect.aspect_term), aspect.polarity
+            pair = lang.key(aspect.name), aspect.polarity
             self.aspect_reliability.add(aspect.confidence, pair in found.pairs)
 
     @property

@@ -53,7 +53,7 @@ class Item:
     def shown(self) -> str:
         """A short hash of the result that a person's word is about."""
         result = self.output.final_result
-        tuples = sorted((t.aspect_term, t.polarity) for t in result.final_tuples)
+        tuples = sorted((t.name, t.polarity) for t in result.final_tuples)
         facts = json.dumps([self.output.text, result.label, tuples])
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 

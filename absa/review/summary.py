@@ -68,4 +68,4 @@ def summarise(queue: Queue) -> Summary:
 
 def _tuples(output: FinalOutput) -> set[tuple[str, str]]:
     key = language(output.lang).key
-    return {(key(t.aspect_term), t.polarity) for t in output.final_result.final_tuples}
+    return {(key(t.name), t.polarity) for t in output.final_result.final_tuples}

@@ -27,13 +27,13 @@ def perspective(role: str, analysis: Analysis) -> dict[str, Any]:
         view = finding.nearest_reading if role == "p_lit" else finding.clause_reading
         if role == "p_neg" or view.opinion is not None:
             triplets.append(_triplet(analysis, finding, view))
-    whole, name = analysis.overall, lookup.implicit_term(analysis)
-    if role == "p_imp" and not triplets and whole is not None and name:
+    whole = analysis.overall
+    if role == "p_imp" and not triplets and whole is not None:
         quoted = lookup.evidence(analysis, whole)
         triplets.append(
             {
-                "aspect_term": name,
-                "aspect_ref": name,
+                "aspect_term": None,
+                "aspect_ref": None,
                 "evidence": quoted,
                 "opinion_term": quoted or None,
                 "polarity": whole.polarity,
@@ -92,7 +92,7 @@ def _merges(
         polarities = {item.polarity for item in group}
         if flag.conflict_type != "aspect_overlap" or len(group) < 2 or len(polarities) > 1:
             continue
-        name = max((item.aspect_term for item in group), key=len)
+        name = max((item.aspect_term or "" for item in group), key=len)
         ids = [item.tuple_id for item in group]
         value = {"normalized_ref": name}
         actions.append(_action("MERGE", ids, value, "SPAN_OVERLAP_MERGE", role))
@@ -101,7 +101,7 @@ def _merges(
 
 def _verdict(role: str, analysis: Analysis, item: ReviewedCandidate) -> dict[str, Any]:
     ids = [item.tuple_id]
-    finding = lookup.find(analysis, item.aspect_term)
+    finding = lookup.find(analysis, item.aspect_term or "")
     view = None
     if finding is not None:
         view = finding.nearest_reading if role == "review_c" else finding.clause_reading

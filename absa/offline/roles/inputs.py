@@ -129,7 +129,7 @@ class ReviewedCandidate(Item):
     """A numbered triplet of one perspective."""
 
     tuple_id: str
-    aspect_term: str
+    aspect_term: str | None = None
     polarity: str
     evidence: str | None = None
 

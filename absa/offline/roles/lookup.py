@@ -84,13 +84,6 @@ def find(analysis: Analysis, term: str) -> Finding | None:
     return within[0] if len(within) == 1 else None
 
 
-def implicit_term(analysis: Analysis) -> str:
-    """A name for what the text judges without naming it; never a word of the text."""
-    names = lexicon(analysis.lang).overall
-    lowered = analysis.text.lower()
-    return next((name for name in names if name not in lowered), "")
-
-
 def label(polarities: list[str]) -> str:
     """The sentence label that a set of polarities amounts to."""
     present = set(polarities)

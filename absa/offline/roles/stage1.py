@@ -50,10 +50,10 @@ def ate(analysis: Analysis) -> dict[str, Any]:
                 else "named among judged aspects",
             }
         )
-    if not aspects and analysis.overall is not None and lookup.implicit_term(analysis):
+    if not aspects and analysis.overall is not None:
         aspects.append(
             {
-                "term": lookup.implicit_term(analysis),
+                "term": None,
                 "span": None,
                 "confidence": round(analysis.overall.confidence - 0.1, 3),
                 "rationale": "an opinion without a named aspect",
@@ -78,11 +78,11 @@ def atsa(analysis: Analysis) -> dict[str, Any]:
                 "is_implicit": False,
             }
         )
-    if not sentiments and analysis.overall is not None and lookup.implicit_term(analysis):
+    if not sentiments and analysis.overall is not None:
         quoted = lookup.evidence(analysis, analysis.overall)
         sentiments.append(
             {
-                "aspect_ref": lookup.implicit_term(analysis),
+                "aspect_ref": None,
                 "polarity": analysis.overall.polarity,
                 "opinion_term": quoted or None,
                 "evidence": quoted,
@@ -95,12 +95,12 @@ def atsa(analysis: Analysis) -> dict[str, Any]:
 
 def extract(analysis: Analysis) -> dict[str, Any]:
     """Aspects, polarities and evidence in one answer."""
-    spans = {key(item["term"]): item["span"] for item in ate(analysis)["aspects"]}
+    spans = {key(item["term"] or ""): item["span"] for item in ate(analysis)["aspects"]}
     return {
         "tuples": [
             {
                 "aspect_term": item["aspect_ref"],
-                "span": spans.get(key(item["aspect_ref"])),
+                "span": spans.get(key(item["aspect_ref"] or "")),
                 "polarity": item["polarity"],
                 "evidence": item["evidence"],
                 "confidence": item["confidence"],

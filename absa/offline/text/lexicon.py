@@ -31,7 +31,6 @@ class Lexicon:
     intensifiers: Mapping[str, float]
     irony: tuple[str, ...]
     synonyms: tuple[frozenset[str], ...]
-    overall: tuple[str, ...]
 
 
 def _phrases(raw: Mapping[str, float]) -> dict[str, tuple[Phrase, ...]]:
@@ -60,7 +59,6 @@ def parse(raw: Mapping[str, Any]) -> Lexicon:
         intensifiers=raw["intensifiers"],
         irony=tuple(raw["irony"]),
         synonyms=tuple(frozenset(group) for group in raw["synonyms"]),
-        overall=tuple(raw["overall"]),
     )
 
 

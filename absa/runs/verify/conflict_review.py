@@ -35,7 +35,7 @@ def review_follows(output: FinalOutput, answers: Answers) -> Found:
 def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
     given = _given(output)
     key = language(output.lang).key
-    said: list[tuple[str, str, str]] = []
+    said: list[tuple[str, str | None, str]] = []
     for node, origin in _PERSPECTIVES.items():
         try:
             triplets = read_answer(TripletsAnswer, answers.get(node))[0].triplets
@@ -43,9 +43,9 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
             return  # a missing or unreadable answer is told elsewhere
         for item in triplets:
             words = (item.aspect_term, item.aspect_ref)
-            name = next((word for word in words if word and word.strip()), "")
+            name = next((word for word in words if word and word.strip()), None)
             if given is not None:
-                name = given.get(key(item.aspect_ref or "")) or given.get(key(name)) or ""
+                name = given.get(key(item.aspect_ref or "")) or given.get(key(name or ""))
             polarity = read(item.polarity).value
             if polarity and (name or given is None):
                 said.append((origin, name, polarity))
@@ -55,9 +55,9 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
         yield "S1", f"the candidates are {_short(listed)}, the perspectives said {_short(said)}"
     if [c.tuple_id for c in meta.candidates] != [f"t{n}" for n in range(len(meta.candidates))]:
         yield "S1", "the candidates are not numbered t0, t1, …"
-    proposed = {(key(c.aspect_term), c.polarity) for c in meta.candidates}
+    proposed = {(key(c.name), c.polarity) for c in meta.candidates}
     proposed |= {(own, "neutral") for own in (given or {}) if own not in {k for k, _ in proposed}}
-    listed_tuples = {(key(t.aspect_term), t.polarity) for t in output.final_result.stage1_tuples}
+    listed_tuples = {(key(t.name), t.polarity) for t in output.final_result.stage1_tuples}
     if proposed != listed_tuples:
         yield "S1", "stage1_tuples are not those of the candidates"
 
@@ -120,7 +120,7 @@ def actions_visible(output: FinalOutput) -> Found:
             if (left.get(tuple_id) != before) != action.applied:
                 says = "marked" if action.applied else "not marked"
                 yield "S4", f"{action.action_type} of {tuple_id} is {says} applied: that is wrong"
-    groups: dict[tuple[str, str], list[tuple[str, str | None, float]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str | None, str | None, float]]] = {}
     for c in left.values():
         forms = groups.setdefault((_aspect(output, c), c.polarity), [])
         forms.append((c.aspect_term, c.evidence, c.confidence))
@@ -160,7 +160,7 @@ def _given(output: FinalOutput) -> dict[str, str] | None:
 
 def _aspect(output: FinalOutput, candidate: Any) -> str:
     key = language(output.lang).key
-    return key(candidate.aspect_ref or "") or key(candidate.aspect_term)
+    return key(candidate.aspect_ref or "") or key(candidate.name)
 
 
 def _short(value: Any) -> str:

@@ -12,11 +12,12 @@ from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import named
 from absa.schemas.answers import (
     Span,
+    name_of,
 )
 from absa.schemas.records import Correction
 
 OVERRIDE = "debate_override"
-Detail = tuple[str, Span | None, str, float, str | None]
+Detail = tuple[str | None, Span | None, str, float, str | None]
 """Term, span, polarity, confidence and evidence."""
 
 
@@ -29,12 +30,17 @@ class _Felt(BaseModel):
 class _Snapshot(BaseModel):
     """An aspect as a log entry shows it."""
 
-    aspect_term: str
+    aspect_term: str | None
+    category: str | None = None
     span: Span | None = None
     sentiments: list[_Felt]
 
     @property
-    def face(self) -> tuple[str, Span | None, list[tuple[str, float]]]:
+    def name(self) -> str:
+        return name_of(self.aspect_term, self.category)
+
+    @property
+    def face(self) -> tuple[str | None, Span | None, list[tuple[str, float]]]:
         """What may be seen of it: term, span, and polarities with their confidence."""
         return (
             self.aspect_term,
@@ -94,7 +100,7 @@ def corrections_visible(e: Evidence) -> Found:
                 "S4",
                 f"{named(c)} is marked applied, but before and after are the same",
             )
-        old = e.lang.key(before.aspect_term) if before else None
+        old = e.lang.key(before.name) if before else None
         if before and old is not None:
             if state.get(old, frozenset()) != before.polarities:
                 had = ", ".join(sorted(state.get(old, ()))) or "nothing"
@@ -102,7 +108,7 @@ def corrections_visible(e: Evidence) -> Found:
             state.pop(old, None)
             last[old] = (c, None)
         if after:
-            new = e.lang.key(after.aspect_term)
+            new = e.lang.key(after.name)
             state[new] = after.polarities
             last[new] = (c, after)
     yield from _ends_as(e, state, last)
@@ -132,7 +138,7 @@ def _ends_as(
     shown: dict[str, list[Detail]] = {}
     for a in e.output.final_result.final_aspects:
         detail = (a.aspect_term, a.span, a.polarity, a.confidence, a.evidence)
-        shown.setdefault(e.lang.key(a.aspect_term), []).append(detail)
+        shown.setdefault(e.lang.key(a.name), []).append(detail)
     for key, (c, after) in last.items():
         made = after.details if after else []
         if shown.get(key, []) != made:

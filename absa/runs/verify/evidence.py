@@ -14,6 +14,7 @@ from absa.runs.verify.conflict_review import PROTOCOL as CONFLICT_REVIEW
 from absa.runs.verify.words import mapping_of, text_of
 from absa.schemas.answers import (
     JudgeAnswer,
+    name_of,
     read_answer,
 )
 from absa.schemas.errors import AnswerError
@@ -83,7 +84,7 @@ class Evidence:
 
     def keyed(self, tuples: Iterable[AspectTuple]) -> Tuples:
         """Tuples by aspect key."""
-        return frozenset((self.lang.key(t.aspect_term), t.polarity) for t in tuples)
+        return frozenset((self.lang.key(t.name), t.polarity) for t in tuples)
 
     def debate_tuples(self) -> set[tuple[str, str]]:
         """The valid tuples of the judge, by the names the debate used."""
@@ -95,7 +96,8 @@ class Evidence:
         return {
             (key, polarity)
             for t in summary.final_tuples
-            if (key := self.lang.key(t.aspect_term or "")) and (polarity := read(t.polarity).value)
+            if (key := self.lang.key(name_of(t.aspect_term)))
+            and (polarity := read(t.polarity).value)
         }
 
     def sizes(self) -> dict[str, int]:

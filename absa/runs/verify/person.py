@@ -61,7 +61,7 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
         yield "S4", f"the person decided {dict(asked)}, on the log are {dict(logged)}"
     state: dict[str, list[Any]] = {}
     for a in aspects:
-        state.setdefault(e.lang.key(a.aspect_term), []).append((a.polarity, a.evidence))
+        state.setdefault(e.lang.key(a.name), []).append((a.polarity, a.evidence))
     for c in log:
         if not c.applied:
             yield "S4", f"{named(c)}: what a person decides is applied"

@@ -18,9 +18,11 @@ from absa.runs.verify.words import dicts_of, mapping_of, named, pairs_in, tuples
 from absa.schemas.answers import (
     LABELS,
     POLARITIES,
+    UNNAMED,
     AteAnswer,
     AtsaAnswer,
     ExtractAnswer,
+    name_of,
     read_answer,
 )
 from absa.schemas.errors import AnswerError
@@ -74,13 +76,15 @@ def _stage1_follows(e: Evidence) -> Found:
     for item in sentiments.aspect_sentiments:
         polarity = read(item.polarity).value
         if polarity:
-            said.setdefault(e.lang.key(item.aspect_ref or ""), set()).add(polarity)
-    every = {key for a in aspects.aspects if (key := e.lang.key(a.term))}
+            said.setdefault(e.lang.key(name_of(item.aspect_ref)), set()).add(polarity)
+    every = {key for a in aspects.aspects if (key := e.lang.key(name_of(a.term)))}
     keys = every & {
-        e.lang.key(a.term)
+        e.lang.key(name_of(a.term))
         for a in aspects.aspects
         if a.name_probability is None or reaches(a.name_probability, e.least)
     }
+    # What names nothing is an aspect only where it is judged.
+    keys -= {e.lang.key(UNNAMED)} - said.keys()
     expected = {(key, p) for key in keys for p in said.get(key) or {"neutral"}}
     recorded = e.keyed(e.output.final_result.stage1_tuples)
     added = {key for key, _ in recorded} - keys
@@ -153,7 +157,7 @@ def tuples_agree(e: Evidence) -> Found:
             yield "S2", f"{name} hold a tuple twice: {tuples_in(tuples)}"
         for t in tuples:
             if t.polarity not in POLARITIES:
-                yield "S2", f"{name}: {t.aspect_term} has the polarity {t.polarity!r}"
+                yield "S2", f"{name}: {t.name} has the polarity {t.polarity!r}"
     yield from _patched_agrees(e)
     if result.label not in LABELS:
         yield "S2", f"the label is {result.label!r}"
@@ -163,14 +167,14 @@ def _patched_agrees(e: Evidence) -> Found:
     """The patched result has the tuples of Stage 2, and each of its sentiments an aspect."""
     ate, atsa = e.output.patched_stage2_ate, e.output.patched_stage2_atsa
     sentiments = atsa.aspect_sentiments if atsa else ()
-    patched = {(e.lang.key(s.aspect_ref), s.polarity) for s in sentiments}
+    patched = {(e.lang.key(name_of(s.aspect_ref, s.category)), s.polarity) for s in sentiments}
     stage2 = e.keyed(e.output.final_result.stage2_tuples)
     if patched != stage2:
         yield (
             "S2",
             f"stage2_tuples are {pairs_in(stage2)}, patched_stage2_atsa has {pairs_in(patched)}",
         )
-    aspects = {e.lang.key(a.term) for a in ate.aspects} if ate else set()
+    aspects = {e.lang.key(name_of(a.term, a.category)) for a in ate.aspects} if ate else set()
     if loose := {key for key, _ in patched} - aspects:
         yield "S2", f"patched_stage2_ate lacks {', '.join(sorted(loose))}"
 

@@ -14,7 +14,7 @@ def stands_in_text(e: Evidence) -> Found:
     text, meta = e.output.text, e.output.meta
     ungrounded = 0
     for a in e.output.final_result.final_aspects:
-        name = f"aspect {a.aspect_term!r}"
+        name = f"aspect {a.name!r}"
         if a.span is not None and not _covers(text, a.span, a.aspect_term):
             stands = text[max(0, a.span.start) : max(0, a.span.end)]
             yield "S5", f"{name} is not at {a.span.start}–{a.span.end}: there stands {stands!r}"
@@ -50,5 +50,5 @@ def stands_in_text(e: Evidence) -> Found:
             )
 
 
-def _covers(text: str, span: Span, term: str) -> bool:
+def _covers(text: str, span: Span, term: str | None) -> bool:
     return 0 <= span.start < span.end <= len(text) and text[span.start : span.end] == term

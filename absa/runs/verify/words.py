@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from absa.schemas.answers import name_of
 from absa.schemas.output import AspectTuple
 from absa.schemas.records import Correction
 
@@ -50,16 +51,18 @@ def shown(value: Any) -> str:
     """A value in few words."""
     tuples = value if isinstance(value, list) else []
     if tuples and all(
-        isinstance(t, dict) and t.keys() == {"aspect_term", "polarity"} for t in tuples
+        isinstance(t, dict) and t.keys() >= {"aspect_term", "polarity"} for t in tuples
     ):
-        return " + ".join(f"{t['aspect_term']}/{t['polarity']}" for t in tuples)
+        return " + ".join(
+            f"{name_of(t['aspect_term'], t.get('category'))}/{t['polarity']}" for t in tuples
+        )
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def tuples_in(tuples: Iterable[AspectTuple]) -> str:
     """Tuples in a line."""
-    return " + ".join(f"{t.aspect_term}/{t.polarity}" for t in tuples) or "none"
+    return " + ".join(f"{t.name}/{t.polarity}" for t in tuples) or "none"
 
 
 def pairs_in(pairs: Iterable[tuple[str, str]]) -> str:
