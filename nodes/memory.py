@@ -10,15 +10,18 @@ length, the later one. An episode teaches:
 | applied  | harm               | `failed_override_warning` |
 | any other                     || `consistency_anchor`      |
 
-| outcome   | if                                                                             |
-|-----------|--------------------------------------------------------------------------------|
-| `harm`    | more risks remained than there were, or an override was applied and not adopted |
-| `success` | otherwise, if Stage 2 was adopted and the Moderator kept it                    |
-| `neutral` | otherwise                                                                      |
+| who knows how it went              | `success`                  | `harm`               |
+|------------------------------------|----------------------------|----------------------|
+| the scorer, by gold for training   | a fix                      | a break              |
+| else a person who reviewed it      | kept all that was changed  | took all of it back  |
+| else the risks of an adopted change| fewer remained than before | more remained        |
 
-No gold is needed or stored. A text is remembered once, as it went the first time. Never recalled:
-the text itself, and episodes of the same split (unless it is the training split, or the settings
-allow it).
+Everything else is `neutral`: an override that was not adopted teaches nothing.
+
+The graph knows a person's word and the risks. Gold is not in the state: the run engine replaces the
+outcome after scoring (`learn`). No gold is stored. A text is remembered once, as it went the first
+time. Never recalled: the text itself, and episodes of the same split (unless it is the training
+split, or the settings allow it).
 """
 
 from __future__ import annotations
@@ -28,11 +31,12 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from itertools import combinations
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from langgraph.runtime import get_runtime
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
+from absa.nodes.human_answer import without_word
 from absa.nodes.language import Language, language
 from absa.nodes.merge_candidates import aspect_of
 from absa.nodes.polarity import read
@@ -75,15 +79,16 @@ _RISKS: dict[str, Structure] = {
     "IRONY": "irony",
 }
 _MESSAGES: dict[AdviceType, str] = {
-    "successful_override": "the debate's override of the first reading was adopted in the end",
+    "successful_override": "the debate's override of the first reading made the result better",
     "failed_override_warning": (
-        "the debate's override was rejected in the end, or left more risks than before: change a "
-        "polarity only where the review's own words demand it"
+        "the debate's override made the result worse: change a polarity only where the review's "
+        "own words demand it"
     ),
     "consistency_anchor": "the first reading stood in the end",
 }
-# The same anchor where reviewers changed something.
+# The same anchor where something changed.
 _REVIEWED = "the reviewers' corrections were taken over, without an override"
+_UNKNOWN = "the debate's override was taken over, and it is not known whether it was right"
 
 
 def signature_of(
@@ -245,7 +250,9 @@ def advice_of(episode: Episode) -> Advice:
         worked = episode.outcome == "success"
         kind = "successful_override" if worked else "failed_override_warning"
     changed = set(episode.stage1) != set(episode.final)
-    message = _REVIEWED if kind == "consistency_anchor" and changed else _MESSAGES[kind]
+    message = _MESSAGES[kind]
+    if kind == "consistency_anchor" and changed:
+        message = _UNKNOWN if episode.override == "applied" else _REVIEWED
     shape = ", ".join(episode.signature.structures)
     return Advice(type=kind, message=f"In a similar case ({shape}) {message}.")
 
@@ -399,11 +406,53 @@ def episode_of(output: FinalOutput, signature: Signature, split: str | None, at:
 
 
 def _outcome(output: FinalOutput) -> Outcome:
+    """How it went as far as the graph knows: by a person's word, else by the risks."""
     meta = output.meta
-    worse = meta.stage2_risks is not None and meta.stage2_risks > meta.stage1_risks
-    if worse or (meta.gate_decision == "APPLY" and meta.adopt_decision != "adopted"):
-        return "harm"
-    return "success" if meta.adopt_decision == "adopted" else "neutral"
+    if meta.human_review is not None and meta.human_review.status == "reviewed":
+        return by_person(without_word(output), output)
+    if meta.adopt_decision != "adopted" or meta.stage2_risks is None:
+        return "neutral"
+    return _sign(meta.stage1_risks - meta.stage2_risks)
+
+
+def by_person(agents: FinalOutput, reviewed: FinalOutput) -> Outcome:
+    """Whether a person kept what the agents changed of Stage 1, or took it back."""
+    key = language(agents.lang).key
+
+    def tuples(given: Iterable[Any]) -> set[tuple[str, str]]:
+        return {(key(t.aspect_term), t.polarity) for t in given}
+
+    final = tuples(agents.final_result.final_tuples)
+    changed = final ^ tuples(agents.final_result.stage1_tuples)
+    taken_back = changed & (final ^ tuples(reviewed.final_result.final_tuples))
+    if not changed or (taken_back and taken_back != changed):
+        return "neutral"
+    return "harm" if taken_back else "success"
+
+
+def _sign(gain: int) -> Outcome:
+    return "success" if gain > 0 else "harm" if gain < 0 else "neutral"
+
+
+def learn(store: BaseStore, output: FinalOutput, outcome: Outcome) -> bool:
+    """Replace the outcome of an episode, since somebody knows better than the graph how it went.
+
+    False: nothing was remembered of this text, or another result of it.
+    """
+    if output.meta.memory is None:
+        return False
+    recall = output.meta.memory.recall
+    place = GetOp(_room(EPISODES, recall.signature.lang), recall.sample)
+    (item,) = cast("list[Item | None]", store.batch([place]))
+    if item is None:
+        return False
+    episode = Episode.model_validate(item.value)
+    this = episode_of(output, recall.signature, episode.split, episode.at)
+    if this.model_copy(update={"outcome": episode.outcome}) != episode:
+        return False
+    better = episode.model_copy(update={"outcome": outcome})
+    store.batch([PutOp(place.namespace, place.key, better.model_dump(mode="json"))])
+    return True
 
 
 def reads(episode: Episode) -> list[GetOp]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore, Item
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 from scripted import (
     Answers,
     Json,
@@ -41,7 +42,7 @@ from scripted import (
 from test_persona_debate import answers as persona_answers
 from test_persona_debate import turn as persona_turn
 
-from absa import build_graph, load_settings
+from absa import build_graph, checkpoint_serde, load_settings
 from absa.cli import run as absa
 from absa.graph import Graph, build
 from absa.memory import episodes, open_folder, open_memory
@@ -56,10 +57,13 @@ from absa.nodes.memory import (
     episodes_in,
     index_of,
     index_reads,
+    learn,
     reads,
     sample_id,
     writes,
 )
+from absa.review import Queue
+from absa.review.file import Review
 from absa.runs import RunPlan, run
 from absa.runs.replay import Recorded, replay, replay_settings
 from absa.schemas.backend import Ask, Reply
@@ -417,7 +421,7 @@ def test_a_conflict_review_is_remembered_with_the_arbiters_corrections(condition
     assert backend.inputs_of("review_a")["memory_context"] is None
     assert output.meta.memory is not None and output.meta.memory.injections == ()
     (one,) = stored(store)
-    assert (one.outcome, one.override, one.corrections) == ("success", "none", ("arbiter/FLIP",))
+    assert (one.outcome, one.override, one.corrections) == ("neutral", "none", ("arbiter/FLIP",))
     assert [(t.aspect, t.polarity) for t in one.stage1] == [("A1", "negative"), ("A1", "positive")]
     assert [(t.aspect, t.polarity) for t in one.final] == [("A1", "negative")]
     assert advice_of(one).type == "consistency_anchor"
@@ -450,10 +454,18 @@ def remembered(answers: Answers, text: str = BATTERY, **changes: Any) -> Episode
 @pytest.mark.parametrize(
     ("answers", "text", "override_", "outcome", "advice"),
     [
-        (override(judge_says="positive"), BATTERY, "applied", "success", "successful_override"),
+        # adopted, and the Validator's risk is gone
+        (
+            override(judge_says="positive", validator=validator("OTHER")),
+            BATTERY,
+            "applied",
+            "success",
+            "successful_override",
+        ),
+        # adopted, and nothing shows whether it was right
+        (override(judge_says="positive"), BATTERY, "applied", "neutral", "consistency_anchor"),
         # conflict_blocked: the judge's own tuples are others
-        (override(judge_says="negative"), BATTERY, "applied", "harm", "failed_override_warning"),
-        # adopted, but the Validator now sees a risk
+        (override(judge_says="negative"), BATTERY, "applied", "neutral", "consistency_anchor"),
         (
             override(judge_says="positive", validator_review=validator("OTHER")),
             BATTERY,
@@ -479,7 +491,7 @@ def remembered(answers: Answers, text: str = BATTERY, **changes: Any) -> Episode
             ),
             BATTERY,
             "skipped",
-            "success",
+            "neutral",
             "consistency_anchor",
         ),
         # a review alone, adopted and taken back by the Moderator's drop guard
@@ -499,11 +511,12 @@ def remembered(answers: Answers, text: str = BATTERY, **changes: Any) -> Episode
             said(ate=ate("배터리"), validator_review=validator("OTHER")),
             BATTERY,
             "none",
-            "harm",
+            "neutral",
             "consistency_anchor",
         ),
     ],
     ids=[
+        "override with fewer risks",
         "override adopted",
         "override refused",
         "override with more risks",
@@ -534,7 +547,7 @@ def test_an_episode_is_the_shape_of_a_case() -> None:
         "risks_after": 0,
         "corrections": ("debate_override/debate_override_flip",),
         "override": "applied",
-        "outcome": "success",
+        "outcome": "neutral",
     }
 
 
@@ -882,16 +895,93 @@ def run_over(
 
 
 SCRIPTS: dict[str, Answers] = {
-    "harmed": override(judge_says="negative"),
+    "harmed": override(judge_says="positive"),
     "warned": override(judge_says="positive"),
     "stuck": stuck(*SIGNS),
 }
 
 
+NEGATIVE = [{"term": "배터리", "from": 0, "to": 3, "polarity": "negative"}]
+POSITIVE = [{**NEGATIVE[0], "polarity": "positive"}]
+NEUTRAL = [{**NEGATIVE[0], "polarity": "neutral"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "script", "outcome"),
+    [
+        ({"split": "train", "aspects": POSITIVE}, "flipped", "success"),
+        ({"split": "train", "aspects": NEGATIVE}, "flipped", "harm"),
+        # Gold outranks the risks.
+        ({"split": "train", "aspects": NEGATIVE}, "fewer risks", "harm"),
+        ({"split": "train", "aspects": NEUTRAL}, "fewer risks", "neutral"),
+        ({"split": "train", "aspects": NEGATIVE}, "refused", "neutral"),
+        # Not scored, or not a training split.
+        ({"split": "train"}, "fewer risks", "success"),
+        ({"split": "train", "aspects": NEGATIVE, "dropped_aspects": 1}, "fewer risks", "success"),
+        ({"split": "test", "aspects": NEGATIVE}, "fewer risks", "success"),
+    ],
+)
+def test_gold_of_a_training_split_says_how_a_case_went(
+    row: Json, script: str, outcome: str, tmp_path: Path
+) -> None:
+    scripts = {
+        "flipped": override(judge_says="positive"),
+        "fewer risks": override(judge_says="positive", validator=validator("OTHER")),
+        "refused": override(judge_says="negative"),
+    }
+    chosen = memory_settings(tmp_path / "memory", allow_eval_writes=True)
+    rows = [{"uid": script, "text": BATTERY, **row}]
+    out = run_over(rows, tmp_path, "run", chosen, scripts)
+    with open_folder(tmp_path / "memory") as store:
+        (one,) = stored(store)
+        assert (one.override, one.outcome) == ("applied", outcome)
+        # Another result of the same text teaches nothing about this episode.
+        other, _ = held(said(ate=ate("배터리")), text=BATTERY, split="train")
+        assert not learn(store, other, "success")
+        assert stored(store) == [one]
+    assert absa(["verify", str(out)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("decisions", "outcome"),
+    [
+        ([], "success"),
+        ([{"action": "keep", "aspect": "배터리"}], "success"),
+        ([{"action": "flip", "aspect": "배터리", "polarity": "negative"}], "harm"),
+        ([{"action": "flip", "aspect": "배터리", "polarity": "neutral"}], "neutral"),
+        ([{"action": "label", "label": "negative"}], "success"),
+    ],
+)
+def test_a_person_says_how_a_case_went(decisions: list[Json], outcome: str, tmp_path: Path) -> None:
+    """In the graph, and in a review of the finished run. The override made it positive."""
+    store = InMemoryStore()
+    answers = override(judge_says="positive")
+    graph = build(
+        pipeline(**ON, human_review="always"),
+        ScriptedBackend(answers),
+        store=store,
+        checkpointer=InMemorySaver(serde=checkpoint_serde()),
+    )
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"text": BATTERY, "lang": "ko", "split": "train"}, thread)
+    graph.invoke(Command(resume={"decisions": decisions}), thread)
+    assert [one.outcome for one in stored(store)] == [outcome]
+
+    memory, rows = tmp_path / "memory", [{"uid": "u", "text": BATTERY, "split": "train"}]
+    out = run_over(rows, tmp_path, "run", memory_settings(memory), {"u": answers})
+    queue = Queue(out)
+    with queue.file.open():
+        review = {"uid": "u", "seed": 0, "shown": queue.items[0].shown, "decisions": decisions}
+        queue.file.write(Review.model_validate({**review, "reviewer": "kim", "finished": True}))
+    assert absa(["memory", "learn", str(memory), str(out)]) == 0
+    with open_folder(memory) as learned:
+        assert [one.outcome for one in stored(learned)] == [outcome]
+
+
 def trained_and_tested(folder: Path, **more: Any) -> Path:
     """A training run whose override failed, and an evaluated one that is warned by it."""
     chosen = memory_settings(folder / "memory", **more)
-    train = [{"uid": "harmed", "text": f"{BATTERY}!!", "split": "train"}]
+    train = [{"uid": "harmed", "text": f"{BATTERY}!!", "split": "train", "aspects": NEGATIVE}]
     run_over(train, folder, "train", chosen, SCRIPTS)
     test = [
         {"uid": "warned", "text": BATTERY, "split": "test"},

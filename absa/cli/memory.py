@@ -1,4 +1,4 @@
-"""`absa memory`: what is remembered, and forgetting it."""
+"""`absa memory`: what is remembered, learning from reviews, and forgetting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import console, print_json
+from absa.cli.options import console, print_json, print_text
 
 if TYPE_CHECKING:
     from absa.schemas.memory import Episode
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
     memory = typer.Typer(no_args_is_help=True, help="Show or prune the memory of past cases.")
     memory.command("stats")(stats)
     memory.command("show")(show)
+    memory.command("learn")(learn)
     memory.command("prune")(prune)
     app.add_typer(memory, name="memory")
 
@@ -45,6 +46,23 @@ def stats(folder: Folder, as_json: AsJson = False) -> None:
         for name, number in sorted(found[kind].items(), key=lambda item: (-item[1], item[0])):
             table.add_row(kind, name, str(number))
     console().print(table)
+
+
+def learn(
+    folder: Folder,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run that a person reviewed.")],
+) -> None:
+    """Learn from `absa review`: what a person kept or took back decides how a case went."""
+    from absa.memory import open_folder
+    from absa.nodes import memory
+    from absa.review import Queue
+
+    with open_folder(folder) as store:
+        learned = [
+            memory.learn(store, item.output, memory.by_person(item.output, item.reviewed(review)))
+            for item, review in Queue(run).reviewed()
+        ]
+    print_text(f"{sum(learned)} episodes learned from {len(learned)} reviewed texts")
 
 
 def show(

@@ -13,13 +13,19 @@ from absa.backends.meter import StopRun
 from absa.database import StorageError
 from absa.graph import DirectGraph, Graph
 from absa.inputs import graph_input
+from absa.metrics.quality import score_sample
+from absa.nodes.memory import TRAIN, learn
 from absa.prices import cost_of
 from absa.runs.journal import Finished
 from absa.schemas.errors import BackendError, InputError
+from absa.schemas.memory import Outcome
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import Sample
 from absa.schemas.settings import AuxHfSettings
 from absa.scorecard import scorecard
+
+# What memory learns where the tuples of a sample came to be right, or wrong.
+_OUTCOMES: dict[str, Outcome] = {"fix": "success", "break": "harm"}
 
 
 async def output_of(graph: Graph | DirectGraph, given: dict[str, Any]) -> FinalOutput:
@@ -53,6 +59,7 @@ async def analyse(
     )
     try:
         output = await output_of(graph, given)
+        await learn_from_gold(graph, output, sample)
         if aux_hf.enabled:
             # All computation: in a thread, so that calls under way are not held up.
             output = await asyncio.to_thread(with_signal, output, aux_hf)
@@ -61,6 +68,15 @@ async def analyse(
         raise
     except Exception as error:  # one bad sample must not end the batch; it is recorded
         return Finished(seed, sample.uid, position, error=describe_error(error, sample, seed))
+
+
+async def learn_from_gold(graph: Graph | DirectGraph, output: FinalOutput, sample: Sample) -> None:
+    """What the scorer says about a training sample becomes the outcome of its episode."""
+    store = None if isinstance(graph, DirectGraph) else graph.store
+    if store is None or sample.split != TRAIN or sample.aspects is None or sample.incomplete_gold:
+        return
+    became = score_sample(output, sample.aspects, sample.label, None).change("strict")
+    await asyncio.to_thread(learn, store, output, _OUTCOMES.get(became, "neutral"))
 
 
 def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
