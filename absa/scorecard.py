@@ -46,6 +46,8 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
         "ignored_proposal": ignored_proposal(output),
         "debate": {
             "held": output.debate is not None,
+            "skipped": meta.debate_skipped,
+            "contest": list(meta.contest.reasons) if meta.contest else None,
             "mapping_stats": mapping.model_dump(),
             "mapping_fail_reasons": meta.mapping_fail_reasons.model_dump(),
             "mapping_coverage": rate(mapped, mapped + mapping.none),

@@ -402,6 +402,8 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
         return _reviewed(output)
     if meta.selective is not None:
         return second_opinion(meta.selective)
+    if meta.debate_skipped:
+        return "Stage 1 and the analyser agree: the debate and Stage 2 were skipped"
     if not output.analysis_flags.stage2_executed:
         return "there was no Stage 2; Stage 1's result stands"
     if meta.adopt_decision == "adopted":

@@ -60,7 +60,9 @@ _backend = open_backend(_settings.backend)
 _own_files = read_own_files(_settings)
 _warm_up(_settings.pipeline)
 
-absa = build_switchable(_settings.pipeline, _backend, own_files=_own_files)
+absa = build_switchable(
+    _settings.pipeline, WithSecondReader(_backend, _settings.backend), own_files=_own_files
+)
 absa_no_debate = _offered("abl_no_debate", "absa_no_debate")
 absa_no_override = _offered("abl_no_debate_override", "absa_no_override")
 conflict_review = _offered("conflict_review", "conflict_review")

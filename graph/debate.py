@@ -14,6 +14,7 @@ from absa.nodes.ate import ate
 from absa.nodes.ate_review import ate_review
 from absa.nodes.atsa import atsa
 from absa.nodes.atsa_review import atsa_review
+from absa.nodes.contested import compare_stage1, contested, skip_agreed
 from absa.nodes.extract import extract
 from absa.nodes.finalize import finalize
 from absa.nodes.human_review import human_review
@@ -24,6 +25,7 @@ from absa.nodes.override_gate import carry_out, override_gate, record_verdict
 from absa.nodes.recall import recall
 from absa.nodes.remember import remember
 from absa.nodes.review_context import review_context
+from absa.nodes.second_reader import second_reader
 from absa.nodes.speaker import speaker
 from absa.nodes.stage1 import stage1
 from absa.nodes.validator import validator
@@ -44,11 +46,17 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
             "persona": tuple(DEFAULT_PERSONAS["persona"]),
         }
         orders = {**default, **orders}
-    speakers = [speaker(name, protocol) for protocol, order in orders.items() for name in order]
+    contests = p.debate.when == "contested"
+    openers = tuple(order[0] for order in orders.values())
+    speakers = [
+        speaker(name, protocol, p.debate.when)
+        for protocol, order in orders.items()
+        for name in order
+    ]
     after_round = {
         # Rounds are a loop in the graph, not copies of its nodes.
         order[-1]: Choice.of(routing.next_round, order[0], "judge")
-        if switchable or p.debate.rounds > 1
+        if (switchable and not contests) or p.debate.rounds > 1
         else ("judge",)
         for order in orders.values()
     }
@@ -57,6 +65,7 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
     always = p.human_review == "always" and not switchable
     return Table(
         nodes=table_nodes(
+            *((second_reader, compare_stage1, skip_agreed, contested) if contests else ()),
             *(intake, *first, validator, stage1, Rule("recall", recall, blocking=True)),
             *(*speakers, judge, review_context),
             *(ate_review, atsa_review, validator_review, apply_reviews, override_gate),
@@ -67,11 +76,29 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         ),
         edges={
             START: ("intake",),
-            "intake": (*(agent.name for agent in first), "validator"),
+            "intake": (
+                *(agent.name for agent in first),
+                "validator",
+                *(["second_reader"] if contests else []),
+            ),
             **{agent.name: ("stage1",) for agent in first},
             "validator": ("stage1",),
             "stage1": ("recall",),
-            "recall": tuple(order[0] for order in orders.values()),
+            **(
+                {
+                    "second_reader": ("stage1",),
+                    "recall": ("compare_stage1",),
+                    "compare_stage1": Choice(
+                        routing.after_stage1,
+                        {"skip_agreed": ("skip_agreed",), "contested": ("contested",)},
+                        labelled=True,
+                    ),
+                    "skip_agreed": ("moderator",),
+                    "contested": openers,
+                }
+                if contests
+                else {"recall": openers}
+            ),
             **{
                 name: (following,)
                 for order in orders.values()
@@ -101,6 +128,14 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         switches={
             "validator": routing.has_validator,
             "recall": routing.has_memory,
+            **(
+                dict.fromkeys(
+                    ("second_reader", "compare_stage1", "skip_agreed", "contested"),
+                    routing.debates_contested,
+                )
+                if contests
+                else {}
+            ),
             **{name: _speaks_in(protocol) for protocol, order in orders.items() for name in order},
             "judge": routing.has_debate,
             "review_context": routing.has_debate,

@@ -41,6 +41,11 @@ def has_debate(p: PipelineSettings) -> bool:
     return p.enable_debate
 
 
+def debates_contested(p: PipelineSettings) -> bool:
+    """Whether a debate is held only where Stage 1 and the embedded analyser differ."""
+    return p.debates_contested
+
+
 def has_stage2(p: PipelineSettings) -> bool:
     """Whether Stage 1 is reviewed."""
     return p.enable_stage2
@@ -117,6 +122,11 @@ def after_votes(state: State, p: PipelineSettings) -> list[str]:
 def all_calls(state: State, p: PipelineSettings) -> list[Send]:
     """To `extract`, once for every call of a vote, side by side."""
     return [Send("extract", {**state, "call_number": n}) for n in range(p.vote_calls)]
+
+
+def after_stage1(state: State, p: PipelineSettings) -> list[str]:
+    """Past the debate and Stage 2 if nothing speaks for them."""
+    return ["contested" if state["contest"].reasons else "skip_agreed"]
 
 
 def after_compare(state: State, p: PipelineSettings) -> list[str | Send]:

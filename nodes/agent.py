@@ -15,6 +15,8 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
 from absa.nodes import assets
+from absa.nodes.contested import without_contested
+from absa.nodes.language import language
 from absa.schemas.answers import as_answer, read_answer
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import AnswerError, BackendError
@@ -54,6 +56,8 @@ class Agent(Generic[A]):
     turn: Callable[[State], int] = _first_turn
     temperature: Callable[[PipelineSettings], float | None] = lambda pipeline: None
     repeats: bool = False
+    # A further prompt, whose instructions and examples follow those of `prompt`.
+    note: str | None = None
     # The name in prompts, traces and settings, where that is not the node's.
     asks_as: str | None = None
 
@@ -76,8 +80,10 @@ class Agent(Generic[A]):
             "given_aspects": state.get("given_aspects"),
             **self._view(state, pipeline),
         }
-        source = self.prompt or self.role
-        system, examples, user = assets.prompt(source), assets.examples(source), render(inputs)
+        sources = [self.prompt or self.role, *([self.note] if self.note else [])]
+        system = "\n\n".join(map(assets.prompt, sources))
+        examples = tuple(chain.from_iterable(map(assets.examples, sources)))
+        user = render(inputs)
         turn = self.turn(state) if self.writes else _calls_of(self.role, state)
         return Ask(
             node=self.role,
@@ -190,7 +196,11 @@ def encodable(output: dict[str, Any]) -> dict[str, Any]:
 
 # What models are not shown: places are computed from the words, a model's confidence says little to
 # another one, and the judge's edits are among the hints.
-_UNSHOWN = frozenset({"span", "confidence", "weight", "provenance_hint", "final_patch"})
+_UNSHOWN = frozenset(
+    {"span", "confidence", "weight", "provenance_hint", "final_patch"}
+    # Of the words of an answer, as the server tells them.
+    | {"name_probability", "word_probability"}
+)
 # An argument weighs what its stance does: a reviewer is shown that too.
 _SHOWN_IN: Mapping[str, frozenset[str]] = {"rebuttal_points": frozenset({"weight"})}
 # Keyed by aspect terms, which may be any word.
@@ -241,10 +251,9 @@ def shared_view(state: State) -> dict[str, Any]:
 def stage1_view(state: State) -> dict[str, Any]:
     """Stage 1 as the debate sees it. Every aspect has a sentiment, so these name them all."""
     shown = {"structural_risks", "correction_proposals"}
-    return {
-        **atsa_view(state),
-        **state["stage1_validation"].model_dump(include=shown),
-    }
+    view = {**atsa_view(state), **state["stage1_validation"].model_dump(include=shown)}
+    contested = state.get("contested_tuples")
+    return without_contested(view, contested, language(state["lang"])) if contested else view
 
 
 def ate_view(state: State) -> dict[str, Any]:

@@ -145,6 +145,8 @@ def decided_by_adoption(state: State) -> Decision:
         stage2_validator=validator_aggregate(after) if after else None,
         shown_memory=state.get("memory_injections", ()),
         meta={
+            "debate_skipped": state.get("debate_skipped"),
+            "contest": state.get("contest"),
             "gate_decision": "APPLY" if any(r.applied for r in log) else "SKIP",
             "adopt_decision": adoption.decision,
             "adopt_reason": adoption.reason,

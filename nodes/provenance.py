@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from absa.nodes.contested import WITNESS
 from absa.nodes.language import language
 from absa.nodes.review_context import Mentions
 from absa.schemas.answers import AspectReview, SentimentReview
@@ -31,6 +32,12 @@ def hints_view(state: State, pipeline: PipelineSettings) -> dict[str, Any] | Non
     if context is None:
         return None
     view = context.model_dump(exclude_none=True, include={"summary", "aspect_hints"})
+    # What the second reader sees is for the gate alone.
+    spoken = {
+        term: [hint for hint in hints if hint["op"] != WITNESS]
+        for term, hints in view["aspect_hints"].items()
+    }
+    view["aspect_hints"] = {term: hints for term, hints in spoken.items() if hints}
     if pipeline.debate.protocol == "persona":
         points = context.rebuttal_points
         view["rebuttal_points"] = [p.model_dump(include=_POINT, exclude_none=True) for p in points]
@@ -46,13 +53,15 @@ class Provenance:
         self._mentions = Mentions(state["stage1_result"], self._lang)
         context = state["debate_hints"]
         self._sources = {
-            self._lang.key(term): ", ".join(dict.fromkeys(h.provenance_hint for h in hints))
+            self._lang.key(term): ", ".join(
+                dict.fromkeys(h.provenance_hint for h in hints if h.op != WITNESS)
+            )
             for term, hints in (context.aspect_hints.items() if context else ())
         }
 
     def written_into(self, review: R, aspect: str | None) -> R:
         """The review with the sources of its aspect in `provenance` and in its reason."""
         term, _ = self._mentions.first((aspect,))
-        source = self._sources.get(self._lang.key(term)) if term else None
+        source = (self._sources.get(self._lang.key(term)) or None) if term else None
         reason = " ".join(part for part in (review.reason, source and f"[{source}]") if part)
         return review.model_copy(update={"provenance": source, "reason": reason or None})

@@ -22,16 +22,26 @@ The persona debate has no edits. One hint per turn and mentioned aspect comes fr
 
 A turn that names no aspect speaks of the Stage 1 aspects that have the polarity of its hint.
 
+In a contested debate (`debate.when: contested`)
+
+- an edit other than a confirm gives no hint without evidence that stands in the text,
+- a hint's weight is multiplied by the probability of the word that names the polarity or the drop,
+  where the server tells it,
+- each tuple of the second reader is a hint `witness` with the weight `hint_weights.second_reader` x
+  its probability. No agent sees these.
+
 Each turn that said something counts once in `mapping_stats`: it named an aspect of Stage 1
 (direct), its polarity stood for one (fallback), or neither (none).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from absa.nodes.contested import WITNESS, given_keys, witnessed
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import PolarityCounter
+from absa.nodes.text import grounded
 from absa.schemas.answers import (
     EDIT_OPS,
     UNNAMED,
@@ -52,7 +62,7 @@ from absa.schemas.records import (
     StageResult,
     Turn,
 )
-from absa.schemas.settings import DebateSettings, HintWeights, PipelineSettings
+from absa.schemas.settings import SECOND_READER, DebateSettings, HintWeights, PipelineSettings
 from absa.schemas.state import ReviewContextUpdate, State
 
 JUDGE = "judge"
@@ -77,10 +87,12 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
     """Turn the debate into hints."""
     counter = PolarityCounter()
     lang = language(state["lang"])
+    contested = pipeline.debates_contested
+    witnesses = list(_witnesses(state, pipeline, lang)) if contested else []
     if pipeline.debate.protocol == "persona":
         summary = state["judge_answer"] or PersonaJudgeAnswer()
         context = stance_context(
-            state["stage1_result"], state["turns"], summary, lang, pipeline.debate
+            state["stage1_result"], state["turns"], summary, lang, pipeline.debate, witnesses
         )
     else:
         summary = state["judge_answer"] or JudgeAnswer()
@@ -92,6 +104,8 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
             pipeline.debate.hint_weights,
             counter,
             given=state.get("given_aspects") is not None,
+            text=state["text"] if contested else None,
+            witnesses=witnesses,
         )
     counter.label(summary.sentence_polarity)
     for given in summary.final_tuples:
@@ -100,6 +114,25 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
         "debate_hints": context,
         "counts": {**state["counts"], "debate": counter.counts()},
     }
+
+
+def _witnesses(
+    state: State, pipeline: PipelineSettings, lang: Language
+) -> Iterator[tuple[str, Hint]]:
+    """The second reader's tuples as hints, each with the name of its aspect."""
+    weight = pipeline.debate.hint_weights.second_reader
+    seen = witnessed(state["second_reader_answer"], lang, given_keys(state, lang))
+    for one in seen.values():
+        yield (
+            one.name,
+            Hint(
+                speaker=SECOND_READER,
+                op=WITNESS,
+                weight=weight * one.probability,
+                polarity_hint=one.polarity,
+                provenance_hint=provenance(SECOND_READER, WITNESS),
+            ),
+        )
 
 
 def provenance(speaker: str, stance: str = PATCH_STANCE) -> str:
@@ -147,10 +180,14 @@ def build_context(
     counter: PolarityCounter,
     *,
     given: bool = False,
+    text: str | None = None,
+    witnesses: Iterable[tuple[str, Hint]] = (),
 ) -> ReviewContext:
     """The review context of a patch debate.
 
-    Where the user gave the aspects (`given`), an edit about another one says nothing.
+    Where the user gave the aspects (`given`), an edit about another one says nothing. In a
+    contested debate `text` is where the evidence of an edit has to stand, and `witnesses` are the
+    hints of the second reader.
     """
     mentions = Mentions(stage1, lang)
     stage1_polarities = {lang.key(a.name): a.polarities for a in stage1.aspects}
@@ -164,6 +201,10 @@ def build_context(
         term, known = mentions.first((edit.target.aspect_ref, edit.target.aspect_term))
         if term is None or (given and not known):
             return None
+        if text is not None and edit.op != "confirm_tuple" and not grounded(text, edit.evidence):
+            return names.get(lang.key(term), term), known
+        if text is not None and edit.word_probability is not None:
+            weight *= edit.word_probability
         name = names.setdefault(lang.key(term), term)
         said = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
         if said is not None:
@@ -194,6 +235,7 @@ def build_context(
     for edit in known_edits(summary.final_patch):
         in_patch = edit.op in _WEIGHED_IN_PATCH
         add(edit, JUDGE, weights.final_patch if in_patch else getattr(weights, edit.op))
+    _add_witnesses(hints, names, witnesses, mentions, lang)
 
     return ReviewContext(
         summary=summary,
@@ -215,8 +257,9 @@ def stance_context(
     summary: DebateSummary,
     lang: Language,
     debate: DebateSettings,
+    witnesses: Iterable[tuple[str, Hint]] = (),
 ) -> ReviewContext:
-    """The review context of a persona debate."""
+    """The review context of a persona debate; `witnesses` are the hints of the second reader."""
     hints: dict[str, list[Hint]] = {}
     stats = {"direct": 0, "fallback": 0, "none": 0}
     fails = {"no_aspects": 0, "no_match": 0, "neutral_stance": 0, "fallback_used": 0}
@@ -259,6 +302,8 @@ def stance_context(
                 provenance_hint=source,
             )
         )
+    names = {lang.key(term): term for term in hints}
+    _add_witnesses(hints, names, witnesses, Mentions(stage1, lang), lang)
     return ReviewContext(
         summary=summary,
         rebuttal_points=tuple(points),
@@ -274,6 +319,19 @@ def stance_context(
         review_guidance=_GUIDANCE,
         fallback_mapping_policy=_STANCE_FALLBACK,
     )
+
+
+def _add_witnesses(
+    hints: dict[str, list[Hint]],
+    names: dict[str, str],
+    witnesses: Iterable[tuple[str, Hint]],
+    mentions: Mentions,
+    lang: Language,
+) -> None:
+    """Add the hints of the second reader, after all that the debate said."""
+    for term, hint in witnesses:
+        known = mentions.stage1_name(term) or term
+        hints.setdefault(names.setdefault(lang.key(known), known), []).append(hint)
 
 
 def _mentioned(stage1: StageResult, words: str, lang: Language) -> list[str]:

@@ -10,10 +10,16 @@ from typing import Any
 from absa.nodes import assets
 from absa.nodes.agent import Agent, Update, shared_view, stage1_view
 from absa.nodes.injection import memory_shown
-from absa.schemas.answers import PersonaTurnAnswer, TurnAnswer
+from absa.schemas.answers import PersonaTurnAnswer, TurnAnswer, WeighedTurnAnswer
 from absa.schemas.records import Turn
 from absa.schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
 from absa.schemas.state import State
+
+CONTESTED_NOTES: dict[DebateProtocol, str] = {
+    "patch": "contested",
+    "persona": "contested_prose",
+}
+"""What the speakers of a contested debate are asked besides their own prompt."""
 
 
 def history(state: State) -> list[dict[str, Any]]:
@@ -30,7 +36,7 @@ def history(state: State) -> list[dict[str, Any]]:
 
 
 def speaker(
-    name: str, protocol: DebateProtocol = "patch"
+    name: str, protocol: DebateProtocol = "patch", when: str = "always"
 ) -> Agent[TurnAnswer] | Agent[PersonaTurnAnswer]:
     """The agent that speaks for a persona."""
 
@@ -55,6 +61,7 @@ def speaker(
         said = Turn(index=len(turns), round=spoken(state), speaker=name, answer=answer)
         return {"turns": [*turns, said]}
 
+    note = CONTESTED_NOTES[protocol] if when == "contested" else None
     if protocol == "persona":
         return Agent(
             name=name,
@@ -64,14 +71,16 @@ def speaker(
             update=update,
             turn=spoken,
             prompt="persona",
+            note=note,
         )
     return Agent(
         name=name,
-        answer=TurnAnswer,
+        answer=WeighedTurnAnswer if when == "contested" else TurnAnswer,
         sees=sees,
         writes="turns",
         update=update,
         turn=spoken,
         # One that a user added has no prompt of its own.
         prompt=name if name in assets.prompt_names() else "speaker",
+        note=note,
     )

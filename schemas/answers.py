@@ -188,6 +188,8 @@ class Item(BaseModel):
 
     # The key that holds its name, where it matters how likely the model held it.
     named_by: ClassVar[str | None] = None
+    # It is an edit whose polarity, or drop, is weighed in the same way.
+    is_edit: ClassVar[bool] = False
 
 
 class Answer(Item):
@@ -280,6 +282,8 @@ class Edit(Item):
     value: Word = None
     evidence: Word = None
     confidence: Confidence = None
+    # As the server tells it, of the word that names the polarity or the drop.
+    word_probability: SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]] = None
 
 
 class TurnAnswer(Answer):
@@ -287,6 +291,18 @@ class TurnAnswer(Answer):
 
     agent: Word = None
     proposed_edits: list[Edit] = Field(default_factory=list)
+
+
+class WeighedEdit(Edit):
+    """An edit that counts by how likely the model held its polarity, or its drop."""
+
+    is_edit: ClassVar[bool] = True
+
+
+class WeighedTurnAnswer(TurnAnswer):
+    """A turn of a contested debate."""
+
+    proposed_edits: list[WeighedEdit] = Field(default_factory=list)  # type: ignore[assignment]
 
 
 class DebateTuple(Item):
@@ -339,6 +355,12 @@ class JudgeAnswer(Answer):
     def words(self) -> str:
         """What the judge says in prose."""
         return self.rationale or ""
+
+
+class WeighedJudgeAnswer(JudgeAnswer):
+    """The judge of a contested debate."""
+
+    final_patch: list[WeighedEdit] = Field(default_factory=list)  # type: ignore[assignment]
 
 
 class PersonaTurnAnswer(Answer):

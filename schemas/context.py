@@ -119,7 +119,7 @@ class RunContext(BaseModel):
         }
         debate = pipeline.debate
         if "debate_protocol" in switched:
-            kept = debate.model_dump(include={"hint_weights", "injection"})
+            kept = debate.model_dump(include={"when", "hint_weights", "injection"})
             debate = DebateSettings.model_validate({**kept, "protocol": self.debate_protocol})
         rounds = {name: switched[name] for name in ("rounds",) if name in switched}
         override = pipeline.debate_override

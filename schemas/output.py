@@ -15,6 +15,7 @@ from absa.schemas.records import (
     CallRecord,
     Candidate,
     ConflictFlag,
+    Contest,
     Correction,
     DiscardedAction,
     GateRecord,
@@ -240,6 +241,10 @@ class Meta(OutputModel):
     discarded_actions: tuple[DiscardedAction, ...] = ()
     arbiter_actions: tuple[ArbiterAction, ...] = ()
     flagged_tuple_ids: tuple[str, ...] = ()
+    # Why no debate was held, where `debate.when` allows that: both readers agree.
+    debate_skipped: str | None = None
+    # Why one was held, and about which tuples.
+    contest: Contest | None = None
     # Where the embedded analyser was asked beside the model.
     selective: SecondOpinion | None = None
     stage1_risks: int = 0

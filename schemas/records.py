@@ -124,6 +124,31 @@ class SecondOpinion(Record):
     tuples: tuple[FusedTuple, ...] = ()
 
 
+ContestReason = Literal["language", "tuples", "risks", "proposals", "backfilled", "unanchored"]
+
+
+class ContestedTuple(Record):
+    """A tuple on which Stage 1 and the second reader differ, without who found it."""
+
+    aspect_term: str | None
+    category: str | None = None
+    polarity: str
+    evidence: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.aspect_term, self.category)
+
+
+class Contest(Record):
+    """Stage 1 beside the second reader: why a debate is held, and about which tuples."""
+
+    # Nothing: the debate is skipped.
+    reasons: tuple[ContestReason, ...] = ()
+    tuples: tuple[ContestedTuple, ...] = ()
+
+
 class Counts(Record):
     """Polarity words and names that had to be changed or left out."""
 

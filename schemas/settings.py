@@ -56,6 +56,7 @@ RULE_NODES = (
     *("intake", "stage1", "review_context", "apply_reviews", "override_gate", "adopt", "moderator"),
     *("merge_candidates", "count_votes", "vote"),
     *("compare", "extract_again", "fuse"),
+    *("compare_stage1", "contested"),
     *("recall", "human_review", "finalize", "remember"),
 )
 """Nodes that apply rules, besides those of the gate's verdicts (`apply_…`, `skip_…`)."""
@@ -245,6 +246,8 @@ class HintWeights(_Section):
     final_patch: Weight = 0.8
     set_aspect_ref: Weight = 0.0
     merge_tuples: Weight = 0.0
+    second_reader: Weight = 0.8
+    """The embedded analyser's tuples (`debate.when: contested`), times their probability."""
 
 
 class InjectionSettings(_Section):
@@ -256,9 +259,12 @@ class InjectionSettings(_Section):
 
 
 class DebateSettings(_Section):
-    """Who speaks in the debate, in which order, how often, and with what weight."""
+    """When the debate is held, who speaks in which order, how often, and with what weight."""
 
     protocol: DebateProtocol = "patch"
+    when: Literal["always", "contested"] = "always"
+    """`contested`: only about texts on which Stage 1 and the embedded analyser differ, or in which
+    the Validator sees a risk; in one round."""
     rounds: Rounds = 1
     max_rounds: Rounds | None = None
     """A note of an experiment's conditions: recorded with the run; `rounds` are held."""
@@ -280,8 +286,14 @@ class DebateSettings(_Section):
         if not isinstance(value, Mapping) or value.get("protocol") not in DEFAULT_PERSONAS:
             return value
         protocol = value["protocol"]
-        own = {"rounds": _DEFAULT_ROUNDS[protocol], "order": tuple(DEFAULT_PERSONAS[protocol])}
-        return {**own, **value}
+        rounds = 1 if value.get("when") == "contested" else _DEFAULT_ROUNDS[protocol]
+        return {"rounds": rounds, "order": tuple(DEFAULT_PERSONAS[protocol]), **value}
+
+    @model_validator(mode="after")
+    def _check_when(self) -> Self:
+        if self.when == "contested" and self.rounds != 1:
+            raise _conflict("rounds", "a contested debate is held in one round: set rounds to 1")
+        return self
 
     @field_validator("personas", mode="before")
     @classmethod
@@ -520,6 +532,18 @@ class PipelineSettings(_Section):
         return "off" if value is False else value
 
     @property
+    def debates_contested(self) -> bool:
+        """Whether a debate is held only where Stage 1 and the embedded analyser differ."""
+        return self.enable_debate and self.debate.when == "contested"
+
+    @property
+    def asks_second_reader(self) -> bool:
+        """Whether the embedded analyser reads the text beside the model."""
+        return self.protocol == "selective" or (
+            self.protocol == "debate" and self.debates_contested
+        )
+
+    @property
     def debate_calls(self) -> int:
         """How many calls the debate makes with these settings."""
         stage1 = (1 if self.stage1 == "joint" else 2) + self.enable_validator
@@ -623,12 +647,14 @@ class Settings(_Section):
 
     @model_validator(mode="after")
     def _check_second_reader(self) -> Self:
-        if self.pipeline.protocol == "selective" and self.backend.kind == "offline":
+        if self.pipeline.asks_second_reader and self.backend.kind == "offline":
+            selective = self.pipeline.protocol == "selective"
+            what = "protocol selective" if selective else "a contested debate"
             why = (
-                "protocol selective compares a language model with the offline analyser: set "
-                "backend.kind to openai or replay"
+                f"{what} compares a language model with the offline analyser: set backend.kind to "
+                "openai or replay"
             )
-            raise _conflict("pipeline.protocol", why)
+            raise _conflict("pipeline.protocol" if selective else "pipeline.debate.when", why)
         return self
 
     @model_validator(mode="after")

@@ -38,6 +38,8 @@ from absa.schemas.records import (
     CallRecord,
     Candidate,
     ConflictFlag,
+    Contest,
+    ContestedTuple,
     Correction,
     Counts,
     DiscardedAction,
@@ -135,6 +137,10 @@ class State(TypedDict, total=False):
     reader_trust: float | None
     second_opinion: SecondOpinion | None
     fused_result: StageResult | None
+    # Stage 1 beside the second reader (`debate.when: contested`)
+    contest: Contest
+    contested_tuples: list[ContestedTuple]
+    debate_skipped: str | None
     # Memory: what it holds for this case, and the calls that were shown it
     memory_recall: Recall | None
     memory_injections: list[str]
@@ -183,6 +189,7 @@ _ONLY_WITH: Mapping[str, frozenset[str]] = {
     "extract": frozenset({"extract_answers", "call_number"}),
     "second_reader": frozenset({"second_reader_answer"}),
     "compare": frozenset({"reader_trust", "second_opinion", "fused_result"}),
+    "compare_stage1": frozenset({"contest", "contested_tuples", "debate_skipped"}),
     "merge_candidates": frozenset(
         {"triplet_answers", "candidates", "conflict_flags", "validator_risks"}
         | {"review_answers", "review_actions", "discarded_actions", "arbiter_actions"}
@@ -269,6 +276,24 @@ class FuseUpdate(TypedDict):
     fused_result: StageResult
     second_opinion: SecondOpinion
     counts: dict[str, Counts]
+
+
+class CompareStage1Update(TypedDict):
+    """Stage 1 beside the second reader."""
+
+    contest: Contest
+
+
+class ContestedUpdate(TypedDict):
+    """What the debate is about."""
+
+    contested_tuples: list[ContestedTuple]
+
+
+class SkipUpdate(TypedDict):
+    """Why no debate is held."""
+
+    debate_skipped: str
 
 
 class ReviewContextUpdate(TypedDict):

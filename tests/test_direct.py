@@ -20,6 +20,8 @@ from absa.schemas.settings import RULE_NAMES, PipelineSettings
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "patch": {},
     "two rounds": {"debate": {"rounds": 2}},
+    "contested": {"debate": {"when": "contested"}},
+    "joint": {"stage1": "joint"},
     "persona": {"debate": {"protocol": "persona"}},
     "conflict_review": {"protocol": "conflict_review"},
     "asking arbiter": {"protocol": "conflict_review", "conflict_review": {"arbiter": "llm"}},

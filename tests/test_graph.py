@@ -340,8 +340,11 @@ ABLATIONS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "three_rounds": ({"debate": {"rounds": 3}}, DEFAULT),
     "allow_drop": ({"override": {"allow_drop": True}}, DEFAULT | {"apply_drop"}),
 }
+CONTEST = {"second_reader", "compare_stage1", "skip_agreed", "contested"}
 DRAWINGS = {
     **ABLATIONS,
+    "contested": ({"debate": {"when": "contested"}}, DEFAULT | CONTEST),
+    "joint_stage1": ({"stage1": "joint"}, DEFAULT - {"ate", "atsa"} | {"extract"}),
     "conflict_review": ({"protocol": "conflict_review"}, CONFLICT_REVIEW),
     "conflict_review_llm": (
         {"protocol": "conflict_review", "conflict_review": {"arbiter": "llm"}},

@@ -83,9 +83,10 @@ def test_names_of_separate_answers(
         language("en"),
         counter,
     )
-    refs = {item.aspect_ref for item in s.aspect_sentiments}
     assert [item.term for item in a.aspects] == [name for name, _ in named]
-    assert refs - {None} == {ref for _, ref in named}
+    # What has only an adjective for a name stays apart, under that name.
+    refs = {item.aspect_ref for item in s.aspect_sentiments} - {"tasty"}
+    assert refs == {ref for _, ref in named}
     assert counter.counts() == Counts(name_cut_count=counts[0], name_refused_count=counts[1])
 
 
@@ -121,10 +122,11 @@ def test_joint_asks_one_question_for_both_places() -> None:
 
 def test_joint_backfills_nothing_and_keeps_the_rules_of_stage1() -> None:
     unlikely = {"aspect_term": "soup", "polarity": "negative", "name_probability": 0.1}
-    one = joint(("service", "positiv", "great"), unlikely, ("", "negative", "pricey"))
+    one = joint(("service", "positiv", "great"), unlikely, (None, "negative", "pricey"))
     output = decide(TEXT, without_ate(extract=one), JOINT, lang="en")
-    assert pairs(output.final_result.stage1_tuples) == {SERVICE}
-    assert output.meta.unanchored_count == 2
+    # What names nothing is an aspect without a term; what the model held for unlikely goes.
+    assert pairs(output.final_result.stage1_tuples) == {SERVICE, (None, "negative")}
+    assert output.meta.unanchored_count == 1
     assert (output.meta.name_unlikely_count, output.meta.polarity_repair_count) == (1, 1)
     # The contrast rule holds as in separate answers, and is a risk.
     single = decide(TEXT, without_ate(extract=joint(SERVICE + ("great",))), JOINT, lang="en")

@@ -20,7 +20,7 @@ from absa.nodes.atsa import atsa
 from absa.nodes.atsa_review import atsa_review
 from absa.nodes.conflict_reviewers import REVIEWERS
 from absa.nodes.extract import extract
-from absa.nodes.judge import JUDGES
+from absa.nodes.judge import CONTESTED_JUDGES, JUDGES
 from absa.nodes.perspectives import PERSPECTIVES
 from absa.nodes.speaker import speaker
 from absa.nodes.validator import validator
@@ -36,7 +36,15 @@ AGENTS: tuple[Agent[Any], ...] = (
     *(speaker("critic", "persona"), *JUDGES.values()),
     *(*PERSPECTIVES, *REVIEWERS, asking_arbiter),
 )
-BY_PROMPT = {agent.prompt or agent.name: agent for agent in AGENTS}
+CONTESTED = (
+    speaker("epm", when="contested"),
+    speaker("critic", "persona", "contested"),
+    CONTESTED_JUDGES["patch"],
+)
+BY_PROMPT = {
+    **{agent.prompt or agent.name: agent for agent in AGENTS},
+    **{str(agent.note): agent for agent in CONTESTED},
+}
 TEXT = "방은 깨끗했는데 조식이 별로예요."
 
 

@@ -1,4 +1,7 @@
-"""How likely a model held the names it wrote, from the probabilities of their tokens.
+"""How likely a model held the words it wrote, from the probabilities of their tokens.
+
+These words are the names of aspects and, in a contested debate, the polarity or the drop that an
+edit asks for.
 
 A model's stated confidence says little: small ones write the number of the examples. What it did
 not write says more: a name that had little of the probability might as well have been another
@@ -20,11 +23,16 @@ from typing import Any, NamedTuple
 from absa.schemas.answers import Answer, Item
 
 PROBABILITY = "name_probability"
+WORD_PROBABILITY = "word_probability"
+_EDIT = "edit"
 _THOUGHTS_END = re.compile(rb"</think(?:ing)?>")
 
 
 class Named(NamedTuple):
-    """Where an answer lists named things, and under which key each has its name."""
+    """Where an answer lists named things, and under which key each has its name.
+
+    Of edits there is no such key: which word counts depends on the edit (`word_of`).
+    """
 
     items: str
     name: str
@@ -35,8 +43,10 @@ def named(answer: type[Answer]) -> Named | None:
     """The list of an answer whose names are to be weighed, if it has one."""
     for items, field in answer.model_fields.items():
         for part in getattr(field.annotation, "__args__", ()):
-            if isinstance(part, type) and issubclass(part, Item) and part.named_by:
-                return Named(items, part.named_by)
+            if not isinstance(part, type) or not issubclass(part, Item):
+                continue
+            if part.named_by or part.is_edit:
+                return Named(items, part.named_by or _EDIT)
     return None
 
 
@@ -48,29 +58,46 @@ def with_probabilities(
     items = output.get(where.items) if where else None
     if where is None or not isinstance(items, list):
         return dict(output)
+    keys = _WORDS_OF_EDITS if where.name == _EDIT else (where.name,)
     try:
-        written = list(_written(tokens or (), where.name))
+        written = {key: list(_written(tokens or (), key)) for key in keys}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         # Told in a way of its own: what the model said is worth more than how likely it was.
-        written = []
+        written = dict.fromkeys(keys, [])
     return {**output, where.items: list(_weighed(items, where.name, written))}
 
 
+_WORDS_OF_EDITS = ("op", "value", "polarity")
+
+
+def word_of(edit: Mapping[str, Any]) -> tuple[str, Any]:
+    """The key and the word of an edit that names a polarity or a drop."""
+    target = edit.get("target")
+    if edit.get("op") == "drop_tuple":
+        return "op", "drop_tuple"
+    if edit.get("op") == "confirm_tuple" and isinstance(target, Mapping):
+        return "polarity", target.get("polarity")
+    return "value", edit.get("value") if edit.get("op") == "set_polarity" else None
+
+
 def _weighed(
-    items: Sequence[Any], name: str, written: Sequence[tuple[str, float]]
+    items: Sequence[Any], name: str, written: Mapping[str, Sequence[tuple[str, float]]]
 ) -> Iterator[Any]:
-    """The items, those whose name was found among what was written with its probability."""
-    begin = 0
+    """The items, those whose word was found among what was written with its probability."""
+    begin = dict.fromkeys(written, 0)
+    field = WORD_PROBABILITY if name == _EDIT else PROBABILITY
     for item in items:
         if not isinstance(item, Mapping):
             yield item
             continue
         # A number that the model made up is none.
-        said = {key: value for key, value in item.items() if key != PROBABILITY}
-        at = next((i for i in range(begin, len(written)) if written[i][0] == said.get(name)), None)
+        said = {key: value for key, value in item.items() if key != field}
+        key, word = word_of(said) if name == _EDIT else (name, said.get(name))
+        words = written[key]
+        at = next((i for i in range(begin[key], len(words)) if words[i][0] == word), None)
         if at is not None:
-            begin = at + 1
-            said[PROBABILITY] = round(written[at][1], 4)
+            begin[key] = at + 1
+            said[field] = round(words[at][1], 4)
         yield said
 
 

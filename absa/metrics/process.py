@@ -10,6 +10,7 @@ from typing import Any, get_args
 from absa.metrics.conflict import ConflictTally
 from absa.schemas.human import DoubtCode
 from absa.schemas.output import OverrideStats
+from absa.schemas.records import ContestReason
 from absa.scorecard import rate
 
 Card = Mapping[str, Any]
@@ -124,6 +125,11 @@ class ProcessTally:
         self.count[f"{name}_denominator"] += fraction["denominator"]
 
     def _add_debate(self, debate: Mapping[str, Any]) -> None:
+        reasons = debate.get("contest")  # a run of an earlier version has none
+        if reasons is not None:
+            self.count["compared"] += 1
+            self.count["debate_skipped"] += debate["skipped"] is not None
+            self.count.update(f"contested_for_{reason}" for reason in reasons)
         for name in MAPPINGS:
             self.count[f"turns_{name}"] += debate["mapping_stats"][name]
             self.count["turns"] += debate["mapping_stats"][name]
@@ -156,6 +162,7 @@ class ProcessTally:
             },
             "debate_mapping_coverage": rate(n["turns_direct"] + n["turns_fallback"], turns),
             **{f"debate_mapping_{name}_rate": rate(n[f"turns_{name}"], turns) for name in MAPPINGS},
+            **self._contest(),
             **{f"debate_fail_{name}_rate": rate(n[f"fail_{name}"], turns) for name in FAILS},
             **dict(self._override()),
             **self._adoption(),
@@ -178,6 +185,19 @@ class ProcessTally:
             "hf_disagreement_coverage_of_structural_risks": rate(
                 n["hf_risky_disagrees"], n["hf_risky"]
             ),
+        }
+
+    def _contest(self) -> dict[str, Any]:
+        """How often the debate was skipped and why not; empty where it is always held."""
+        n = self.count
+        if not n["compared"]:
+            return {}
+        return {
+            "debate_skipped_rate": rate(n["debate_skipped"], n["compared"]),
+            "contested_for": {
+                reason: rate(n[f"contested_for_{reason}"], n["compared"])
+                for reason in get_args(ContestReason)
+            },
         }
 
     def _person(self) -> dict[str, Any]:

@@ -84,6 +84,9 @@ def overview(runs: Sequence[Shown]) -> Markup:
         _section("The second opinion", SECOND_OPINION, runs, _second_opinion)
         if any(run.tally.second_opinion for run in runs)
         else None,
+        _section("Contested texts", CONTEST, runs, _contest)
+        if any(run.tally.compared for run in runs)
+        else None,
         _section("The debate's turns", TURNS, runs, _turns)
         if any(run.tally.turns.total() for run in runs)
         else None,
@@ -423,6 +426,20 @@ def _second_opinion(run: Shown) -> Markup:
     names = {"agreed": "Agreed", "contested": "Contested", "reader_alone": "Analyser alone"}
     rows = [Bar(name, code, tally.second_opinion[code]) for code, name in names.items()]
     return el("div", bars(rows, asked), el("h4", f"{calls / asked:.2f} calls a text"))
+
+
+CONTEST = (
+    "Stage 1 beside the embedded analyser. Where nothing speaks for a debate, the debate and Stage "
+    "2 are skipped. A text may have several reasons."
+)
+
+
+def _contest(run: Shown) -> Markup:
+    tally = run.tally
+    if not tally.compared:
+        return el("p", "The debate was held about every text.", class_="quiet")
+    rows = [Bar(name, code, tally.contest[code]) for code, name in words.CONTEST.items()]
+    return bars(rows, tally.compared)
 
 
 def _turns(run: Shown) -> Markup:

@@ -116,6 +116,9 @@ class Tally:
     rules: Counter[str] = field(default_factory=Counter)
     cases: Counter[str] = field(default_factory=Counter)
     second_opinion: Counter[str] = field(default_factory=Counter)
+    # Texts on which Stage 1 was compared with the second reader, and what spoke for a debate.
+    compared: int = 0
+    contest: Counter[str] = field(default_factory=Counter)
     calls_made: Counter[int] = field(default_factory=Counter)
     in_doubt: int = 0
     reviewed_tuples: int = 0
@@ -159,6 +162,9 @@ class Tally:
         self.reviewed_tuples += len(meta.arbiter_actions)
         self.changed_tuples += sum(a.applied for a in meta.arbiter_actions)
         self.cases.update(a.case for a in meta.arbiter_actions)
+        if meta.contest is not None:
+            self.contest.update(meta.contest.reasons or ("agreed",))
+            self.compared += 1
         if meta.selective is not None:
             self.second_opinion[meta.selective.outcome] += 1
             self.calls_made[meta.selective.calls] += 1

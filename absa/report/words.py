@@ -85,3 +85,15 @@ def _lower(text: str) -> str:
 def gate_steps(allow_drop: bool) -> list[tuple[str, str]]:
     """The gate's conditions in their order: code, and what passing it means."""
     return [(code, VERDICTS[code].passed) for code in conditions(allow_drop)]
+
+
+CONTEST = {
+    "agreed": "Both agree: debate skipped",
+    "tuples": "Their tuples differ",
+    "risks": "The Validator saw a risk",
+    "proposals": "The Validator proposed a correction",
+    "backfilled": "An aspect without a sentiment",
+    "unanchored": "A sentiment without an aspect",
+    "language": "The analyser has no model of the language",
+}
+"""What speaks for a debate where `debate.when` is `contested`."""

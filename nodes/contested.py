@@ -1,0 +1,162 @@
+"""`compare_stage1`: Stage 1 beside the embedded analyser, for `debate.when: contested`.
+
+The debate and Stage 2 are skipped (edge `skip_agreed`) if nothing speaks for holding them:
+
+| a debate is held for | where                                                                  |
+|----------------------|------------------------------------------------------------------------|
+| `language`           | the analyser has no model of the text's language                       |
+| `tuples`             | Stage 1's tuples are not those that the analyser reports               |
+| `risks`, `proposals` | the Validator saw a structural risk, or proposed a correction          |
+| `backfilled`         | Stage 1 has an aspect without a sentiment                              |
+| `unanchored`         | Stage 1 has a sentiment without an aspect                              |
+
+The speakers see the contested tuples of both readers in one list, in the order of the text. It does
+not say who found a tuple, or how many did: models tend to agree with a majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, NamedTuple
+
+from absa.nodes.language import Language, language
+from absa.nodes.polarity import read
+from absa.nodes.text import locate
+from absa.schemas.answers import SecondReaderAnswer, name_of
+from absa.schemas.records import Contest, ContestedTuple, ContestReason, StageResult
+from absa.schemas.state import CompareStage1Update, ContestedUpdate, SkipUpdate, State
+
+WITNESS = "witness"
+"""The operation of a hint that comes from the second reader."""
+
+Pair = tuple[str, str]
+
+
+class Witnessed(NamedTuple):
+    """A tuple of the second reader."""
+
+    term: str | None
+    polarity: str
+    probability: float
+    reported: bool
+    evidence: str | None
+
+    @property
+    def name(self) -> str:
+        """Its term, else what an unnamed aspect is called."""
+        return name_of(self.term)
+
+
+def witnessed(
+    reader: SecondReaderAnswer, lang: Language, only: Container[str] | None = None
+) -> dict[Pair, Witnessed]:
+    """The second reader's tuples by (aspect key, polarity), the likeliest of each.
+
+    With `only`, those of aspects with these keys.
+    """
+    found: dict[Pair, Witnessed] = {}
+    for item in reader.tuples:
+        polarity = read(item.polarity).value
+        key = lang.key(name_of(item.aspect_term))
+        if polarity is None or not key or (only is not None and key not in only):
+            continue
+        stated = item.confidence if item.probability is None else item.probability
+        one = Witnessed(
+            item.aspect_term,
+            polarity,
+            stated or 0.0,
+            item.reported is not False,
+            item.evidence,
+        )
+        old = found.get((key, polarity))
+        if old is None or old.probability < one.probability:
+            found[key, polarity] = one
+    return found
+
+
+def given_keys(state: State, lang: Language) -> set[str] | None:
+    """The aspect keys of the user's aspects, None where they are to be found."""
+    given = state.get("given_aspects")
+    return None if given is None else {lang.key(term) for term in given}
+
+
+def compare_stage1(state: State) -> CompareStage1Update:
+    """Say what is contested."""
+    lang, text = language(state["lang"]), state["text"]
+    stage1, reader = state["stage1_result"], state["second_reader_answer"]
+    validation = state["stage1_validation"]
+    seen = witnessed(reader, lang, given_keys(state, lang))
+    reported = {pair: one for pair, one in seen.items() if one.reported}
+    own = _own_tuples(stage1, lang)
+    differing = own.keys() ^ reported.keys()
+    backfilled = {
+        (lang.key(a.name), s.polarity)
+        for a in stage1.aspects
+        for s in a.sentiments
+        if s.is_backfilled
+    }
+    reasons: dict[ContestReason, bool] = {
+        "language": reader.reads_language is False,
+        "tuples": bool(differing),
+        "risks": bool(validation.structural_risks),
+        "proposals": bool(validation.correction_proposals),
+        "backfilled": bool(backfilled),
+        "unanchored": bool(stage1.unanchored),
+    }
+    every = {**{pair: ContestedTuple(**_shown(one)) for pair, one in reported.items()}, **own}
+    contested = [every[pair] for pair in differing | backfilled]
+    return {
+        "contest": Contest(
+            reasons=tuple(reason for reason, holds in reasons.items() if holds),
+            tuples=tuple(sorted(contested, key=lambda t: _place(t, text))),
+        )
+    }
+
+
+def _own_tuples(stage1: StageResult, lang: Language) -> dict[Pair, ContestedTuple]:
+    return {
+        (lang.key(a.name), s.polarity): ContestedTuple(
+            aspect_term=a.term, category=a.category, polarity=s.polarity, evidence=s.evidence
+        )
+        for a in stage1.aspects
+        for s in a.sentiments
+    }
+
+
+def _shown(one: Witnessed) -> dict[str, Any]:
+    return {"aspect_term": one.term, "polarity": one.polarity, "evidence": one.evidence}
+
+
+def _place(t: ContestedTuple, text: str) -> tuple[int, str, str]:
+    """Where a tuple stands in the text; equal for both readers."""
+    span = locate(text, t.aspect_term or "")
+    return (span.start if span else len(text), t.name, t.polarity)
+
+
+def skip_agreed(state: State) -> SkipUpdate:
+    """Both readers agree: neither the debate nor Stage 2 is held."""
+    return {"debate_skipped": "agreed"}
+
+
+def contested(state: State) -> ContestedUpdate:
+    """What the debate is about."""
+    return {"contested_tuples": list(state["contest"].tuples)}
+
+
+def without_contested(
+    view: Mapping[str, Any], contested: list[ContestedTuple], lang: Language
+) -> dict[str, Any]:
+    """Stage 1 as the debate sees it, with the contested tuples in a list of their own."""
+    pairs = {(lang.key(t.name), t.polarity) for t in contested}
+    return {
+        **view,
+        "sentiments": [
+            s
+            for s in view["sentiments"]
+            if (lang.key(name_of(s["aspect_term"], s.get("category"))), s["polarity"]) not in pairs
+        ],
+        "contested": [
+            {"aspect_term": t.name, "polarity": t.polarity, "evidence": t.evidence}
+            for t in contested
+        ],
+    }
