@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from absa.runs.replay import Recorded, replay, replay_settings
 from absa.runs.verify import verify
 from absa.schemas.answers import AteAnswer, AteReviewAnswer
 from absa.schemas.backend import Ask, Reply
-from absa.schemas.errors import BackendError
+from absa.schemas.errors import BackendError, InputError
 from absa.schemas.settings import BackendSettings, Settings
 
 Json = dict[str, Any]
@@ -384,3 +385,23 @@ def test_samples_that_failed_in_the_recorded_run_are_said_to_be_left_out(
     shown = capsys.readouterr()
     assert "1 of 1 samples" in shown.out
     assert "1 samples failed in the recorded run" in shown.err
+
+
+def test_recorded_answers_may_be_gzip_compressed(tmp_path: Path) -> None:
+    record = {"uid": "k1", "node": "ate", "turn": 0, "output": {"aspects": [{"term": "가격"}]}}
+    packed = tmp_path / "answers.jsonl.gz"
+    packed.write_bytes(gzip.compress((json.dumps(record) + "\n").encode()))
+    question = Ask(
+        node="ate",
+        turn=0,
+        uid="k1",
+        system="",
+        user="",
+        prompt_sha256="",
+        inputs={},
+        answer=AteAnswer,
+    )
+    assert ReplayBackend(str(packed)).ask(question).output == record["output"]
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(InputError, match="not recorded answers"):
+        ReplayBackend(str(packed))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
+import zlib
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from absa.schemas.answers import read_answer
@@ -14,6 +18,7 @@ from absa.schemas.json_text import parse_json
 from absa.small_files import bounded_lines
 
 Key = tuple[str, str, int]
+_GZIP = b"\x1f\x8b"
 
 
 class Place(NamedTuple):
@@ -31,6 +36,8 @@ class ReplayBackend:
     def __init__(self, path: str, seed: int | None = None) -> None:
         """Index the recorded answers of a `traces.jsonl`, or of a run directory that has one.
 
+        The file may be gzip-compressed; it is then unpacked into a temporary file.
+
         `seed` chooses among the answers of a run with several seeds. An answer that was recorded
         under one seed only serves any, unless other answers of the file have the seed asked for
         and its sample has none: that sample was not analysed under this seed.
@@ -47,7 +54,10 @@ class ReplayBackend:
         # Answers under another seed; None where there are several such seeds.
         self._other: dict[Key, Place | None] = {}
         self._own_uids: set[str] = set()
-        self._fd = os.open(self._path, os.O_RDONLY)
+        try:
+            self._fd = _opened(self._path)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{self._path}: not recorded answers: {error}") from error
         self._index()
 
     def __del__(self) -> None:
@@ -59,7 +69,8 @@ class ReplayBackend:
         """Note where each answer stands; a later line replaces an earlier one."""
         offset = 0
         try:
-            with self._path.open("rb") as file:
+            with os.fdopen(os.dup(self._fd), "rb") as file:
+                file.seek(0)
                 for number, line in enumerate(bounded_lines(file), 1):
                     if line.strip():
                         key, seed = self._read_key(line, number)
@@ -140,6 +151,18 @@ class ReplayBackend:
     async def aask(self, question: Ask) -> Reply:
         """The recorded answer: a read of a few kilobytes."""
         return self.ask(question)
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of the file, or of what it holds if it is gzip-compressed."""
+    with path.open("rb") as file:
+        if file.read(2) != _GZIP:
+            return os.dup(file.fileno())
+        file.seek(0)
+        with TemporaryFile() as unpacked, gzip.GzipFile(fileobj=file) as packed:
+            shutil.copyfileobj(packed, unpacked)
+            unpacked.flush()
+            return os.dup(unpacked.fileno())
 
 
 def backend_notes(question: Ask, output: dict[str, Any], recorded: Any) -> tuple[str, ...]:
