@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -91,13 +91,14 @@ class TextAnalyser:
 
     def analyze(self, text: str, **fields: Any) -> FinalOutput:
         """Analyse one text; `fields` are those of `graph_input`."""
-        return self._finished(self.graph.invoke(self._input(text, fields))["output"])
+        return self._finished(self.graph.invoke(self.input(text, **fields))["output"])
 
     async def aanalyze(self, text: str, **fields: Any) -> FinalOutput:
         """Analyse one text without blocking the event loop."""
-        return self._finished((await self.graph.ainvoke(self._input(text, fields)))["output"])
+        return self._finished((await self.graph.ainvoke(self.input(text, **fields)))["output"])
 
-    def _input(self, text: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def input(self, text: str, **fields: Any) -> dict[str, Any]:
+        """What the graph is given for a text."""
         demos = self._demos.for_text(text) if self._settings.demos.k else []
         return graph_input(text, demos=demos, **fields)
 

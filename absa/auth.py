@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from absa.schemas.context import RunContext
 from absa.schemas.errors import InputError
+from absa.view.app import PUBLIC, routes, server_desk
 
 TOKEN = "ABSA_TOKEN"
 HEALTH = "/ok"
@@ -57,6 +58,11 @@ def _max_body() -> int:
 
 _TOKEN = _token()
 _MAX_BODY = _max_body()
+
+
+def has_token() -> bool:
+    """Whether requests need a token."""
+    return _TOKEN is not None
 
 
 @auth.authenticate
@@ -92,7 +98,7 @@ def _check_context(context: Any) -> None:
 
 
 class TokenMiddleware:
-    """Checks the token before every route except the health check.
+    """Checks the token before every route except the health check and the files of the page.
 
     LangGraph's server calls `authenticate` on its documented routes only. It has others, for its
     own tests and for deployment, that read and delete threads or start programs without a check.
@@ -104,7 +110,7 @@ class TokenMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] != "lifespan" and scope["path"] != HEALTH and not _is_preflight(scope):
+        if scope["type"] != "lifespan" and not _is_open(scope):
             authorization = Headers(scope=scope).get("authorization")
             if (refused := _refusal(authorization, scope)) is not None:
                 status, detail = refused
@@ -162,7 +168,8 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
     return replay, size > _MAX_BODY
 
 
-app = Starlette(middleware=[Middleware(TokenMiddleware), Middleware(BoundedBody)])
+MIDDLEWARE = [Middleware(TokenMiddleware), Middleware(BoundedBody)]
+app = Starlette(routes=routes(server_desk()), middleware=MIDDLEWARE)
 
 
 def _refusal(authorization: str | None, scope: Mapping[str, Any]) -> tuple[int, str] | None:
@@ -189,6 +196,12 @@ def _is_local(scope: Mapping[str, Any]) -> bool:
         return False
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_loopback
+
+
+def _is_open(scope: Mapping[str, Any]) -> bool:
+    """Whether the token is not asked for. The page holds no data; its script sends the token."""
+    is_page = has_token() and scope["path"] in PUBLIC
+    return scope["path"] == HEALTH or is_page or _is_preflight(scope)
 
 
 def _is_preflight(scope: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
+from xml.etree import ElementTree
 
 from langchain_core.runnables.graph import Edge
 from langchain_core.runnables.graph import Graph as Drawable
@@ -83,6 +84,27 @@ def draw_ascii(drawable: Drawable) -> str:
 def draw_svg(drawable: Drawable) -> str:
     """The drawing as an SVG document, for light and dark pages."""
     return _Svg(make_plan(drawable)).text()
+
+
+def draw_elements(drawable: Drawable) -> list[Any]:
+    """The drawing for a page with a style of its own, with less distance between the layers.
+
+    Every element is a list: its name, its attributes, then its children. A page that may not parse
+    markup can build it.
+    """
+    svg = _Svg(make_plan(drawable), band=_CLOSE_BAND, has_legend=False).text()
+    return _as_lists(ElementTree.fromstring(svg))
+
+
+def _as_lists(element: ElementTree.Element) -> list[Any]:
+    children = [_as_lists(child) for child in element if not child.tag.endswith("}style")]
+    text = (element.text or "").strip()
+    return [
+        element.tag.partition("}")[2],
+        dict(element.attrib),
+        *([text] if text else []),
+        *children,
+    ]
 
 
 def closed(drawable: Drawable) -> Drawable:
@@ -488,7 +510,7 @@ class _Ascii:
 _CHAR, _SMALL_CHAR = 7.9, 6.7
 _HEIGHT, _PILL = 34.0, 22.0
 _GAP, _PILL_GAP, _COLUMN = 26.0, 6.0, 14.0
-_BAND, _MARGIN, _ROUND = 36.0, 24.0, 7.0
+_BAND, _CLOSE_BAND, _MARGIN, _ROUND = 36.0, 24.0, 24.0, 7.0
 
 _STYLE = """
 text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
@@ -557,6 +579,9 @@ class _Svg:
     """Draws a plan as SVG."""
 
     plan: Plan
+    # The distance between two layers.
+    band: float = _BAND
+    has_legend: bool = True
     boxes: dict[str, _Box] = field(default_factory=dict)
     back: list[str] = field(default_factory=list)
     edges: list[str] = field(default_factory=list)
@@ -574,7 +599,7 @@ class _Svg:
             self._draw_box(key)
         bottom = max(box.bottom for box in self.boxes.values())
         left, right = min(self.extent), max(self.extent)
-        height = self._legend(left, right, bottom + 34) + _MARGIN
+        height = _MARGIN + (self._legend(left, right, bottom + 34) if self.has_legend else bottom)
         left, right = left - _MARGIN, max(*self.extent, right) + _MARGIN
         view = f"{left:.0f} {-_MARGIN:.0f} {right - left:.0f} {height + _MARGIN:.0f}"
         return "\n".join(
@@ -631,8 +656,8 @@ class _Svg:
                 self.extent += [x[key] - reach[key].left, x[key] + reach[key].right]
                 if key in self.plan.lists:
                     self._place_list(key)
-            self.bands.append(y + height + _BAND / 2)
-            y += height + _BAND
+            self.bands.append(y + height + self.band / 2)
+            y += height + self.band
 
     def _place_list(self, key: str) -> None:
         frame = self.boxes[key]
@@ -671,7 +696,7 @@ class _Svg:
             for segment in bus:
                 self._segment(segment, level)
         for target, label in self.plan.labels(depth).items():
-            self._note(label, self.boxes[target].x + 8, self.bands[depth] + _BAND / 2 - 12)
+            self._note(label, self.boxes[target].x + 8, self.bands[depth] + self.band / 2 - 12)
 
     def _segment(self, s: Segment, level: float) -> None:
         one, other = self.boxes[s.source], self.boxes[s.target]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,3 +43,25 @@ def same_as_snapshot() -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{name} differs from its snapshot"
 
     return check
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium for the tests of pages."""
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            "these tests need Chromium: `apt-get install -y chromium` on Debian and Ubuntu "
+            f"(any of {', '.join(BROWSERS)} on the PATH will do)"
+        )
+    with sync_playwright() as playwright:
+        # Chromium refuses its sandbox to root, which is who runs tests in a container.
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=found, args=args)
+        yield browser
+        browser.close()

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import gzip
 import json
-import os
 import re
 import shutil
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from scripted import (
     all_say,
     ate,
@@ -46,7 +45,6 @@ from absa.schemas.errors import BackendError
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ATTACK = (
     '<script>window.attacked=1</script><img src=x onerror="window.attacked=2">'
     "</script><!-- \u2028 The food is great."
@@ -190,22 +188,6 @@ def debate(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 def page_file(debate: Path) -> Path:
     """A report about one run."""
     return write_report([debate], debate.parent / "one.html").path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(
-            "these tests need Chromium: `apt-get install -y chromium` on Debian and Ubuntu "
-            f"(any of {', '.join(BROWSERS)} on the PATH will do)"
-        )
-    with sync_playwright() as playwright:
-        # Chromium refuses its sandbox to root, which is who runs tests in a container.
-        args = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=found, args=args)
-        yield browser
-        browser.close()
 
 
 Open = Callable[..., Page]

@@ -113,6 +113,22 @@ def test_a_page_in_a_browser_may_ask_what_it_may_send(service: Studio) -> None:
     assert answer.status_code == 200 and "access-control-allow-origin" in answer.headers
 
 
+def test_the_server_has_the_page_behind_the_same_token(service: Studio) -> None:
+    with httpx.Client(base_url=service.url, timeout=60) as http:
+        page = http.get("/view/")
+        assert (
+            page.status_code == 200
+            and "script-src 'self'" in page.headers["content-security-policy"]
+        )
+        assert http.get("/view/view.js").status_code == 200
+        assert http.get("/view/api/about").status_code == 401
+        token = {"Authorization": f"Bearer {TOKEN}"}
+        assert http.get("/view/api/about", headers=token).json()["runs"] == []
+        answer = http.post("/view/api/analyze", json={"text": TEXT}, headers=token)
+        last = json.loads(answer.text.splitlines()[-1])
+        assert last["event"] == "output" and last["row"]["t"] == TEXT
+
+
 @pytest.mark.parametrize("graph", ["absa", "absa_no_debate", "absa_no_override", "conflict_review"])
 def test_every_graph_works_out_of_the_box(service: Studio, graph: str) -> None:
     output = service.run(graph, given={"text": "사용감은 좋지만 가격은 비싸요."})

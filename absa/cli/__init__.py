@@ -29,6 +29,7 @@ from absa.cli import (
     top,
     train,
     verify,
+    view,
 )
 from absa.cli import run as batch
 from absa.cli.options import UsageError, complain, print_text
@@ -43,6 +44,7 @@ COMMANDS = (
     replay,
     verify,
     report,
+    view,
     review,
     train,
     graph,

@@ -405,8 +405,8 @@ export function drawParts(row, story, alike = []) {
       row.ch && badge("", t("Δ changed"))),
     drawSentence(row, story),
     alike.length > 1 && drawAlike(row, alike),
-    drawComparison(row, story),
     drawInShort(row, story),
+    drawComparison(row, story),
     story.debate && drawDebate(story.debate, row.l),
     story.gate && drawGate(story.gate, row.l, story.steps || about.runs[state.run].steps),
     story.log && drawLog(story.log),
@@ -525,14 +525,14 @@ function drawComparison(row, story) {
     : h("span", { class: "quiet" }, "–"));
   const rows = (story.rows || []).map((found) => h("tr", {},
     h("th", { scope: "row", lang: langOf(row.l) }, found.term ?? t("(not named)"), found.note && h("small", {}, found.note)),
-    h("td", {}, (found.gold || []).length ? found.gold.map((polarity) => chip(polarity)) : h("span", { class: "quiet" }, story.gold ? "–" : t("no gold"))),
+    story.gold && h("td", {}, (found.gold || []).length ? found.gold.map((polarity) => chip(polarity)) : h("span", { class: "quiet" }, "–")),
     cell(found.stage1, decides && (found.gold || [])),
     cell(found.final, decides && (found.gold || []))));
   const table = h("table", { class: "compare" },
-    h("thead", {}, h("tr", {}, ["Aspect", "Gold", "Stage 1", "Final"].map((name) => h("th", { scope: "col" }, t(name))))),
+    h("thead", {}, h("tr", {}, ["Aspect", story.gold && "Gold", "Stage 1", "Final"].filter(Boolean).map((name) => h("th", { scope: "col" }, t(name))))),
     h("tbody", {}, rows,
       h("tr", { class: "whole" }, h("th", { scope: "row" }, t("Sentence")),
-        h("td", {}, label ? chip(label) : h("span", { class: "quiet" }, t("no gold"))),
+        story.gold && h("td", {}, label ? chip(label) : h("span", { class: "quiet" }, t("no gold"))),
         labelled(story.stage1.label, story.stage1.confidence), labelled(row.b, row.c))));
   const aspects = (story.aspects || []).map((aspect) => h("li", {},
     h("span", { lang: langOf(row.l), class: "term" }, aspect.term), " ", chip(aspect.polarity),
@@ -540,7 +540,7 @@ function drawComparison(row, story) {
     aspect.evidence ? [" ", quote(aspect.evidence, row.l), !aspect.grounded && badge("bad", t("✕ not in the text"))] : h("span", { class: "quiet" }, t(" no evidence")),
     aspect.implicit && badge("", t("implicit")),
     h("span", { class: "quiet" }, say(" from {origin}", { origin: aspect.origin }))));
-  return part("Gold, Stage 1, final", null, h("div", { class: "scroll" }, table),
+  return part(story.gold ? "Gold, Stage 1, final" : "Stage 1 and final", null, h("div", { class: "scroll" }, table),
     aspects.length ? h("ol", { class: "aspects" }, aspects) : h("p", { class: "quiet" }, t("The final result has no aspect.")));
 }
 

@@ -168,33 +168,34 @@ def _debate(raw: dict[str, Any]) -> dict[str, Any] | None:
             for key, persona in (debate.get("personas") or {}).items()
         },
         "rounds": [
-            [
-                _lean(
-                    {
-                        "speaker": turn.get("speaker"),
-                        "edits": [_edit(e) for e in turn.get("proposed_edits") or ()],
-                        **_words(turn, _SPOKEN),
-                    }
-                )
-                for turn in held.get("turns") or ()
-            ]
+            [turn_part(turn.get("speaker"), turn) for turn in held.get("turns") or ()]
             for held in debate.get("rounds") or ()
         ],
-        "judge": _lean(
-            {
-                "patch": [_edit(e) for e in summary.get("final_patch") or ()],
-                "tuples": [
-                    [t.get("aspect_term") or show.NOT_NAMED, t.get("polarity")]
-                    for t in summary.get("final_tuples") or ()
-                ],
-                "polarity": summary.get("sentence_polarity"),
-                "spans": list(summary.get("sentence_evidence_spans") or ()),
-                "unresolved": [str(c) for c in summary.get("unresolved_conflicts") or ()],
-                **_words(summary, _SUMMED_UP),
-            }
-        ),
+        "judge": judge_part(summary),
         "context": _context(debate.get("review_context") or {}),
     }
+
+
+def turn_part(speaker: str | None, turn: dict[str, Any]) -> dict[str, Any]:
+    """A turn of the debate: edits, words, or both."""
+    edits = [_edit(e) for e in turn.get("proposed_edits") or ()]
+    return _lean({"speaker": speaker, "edits": edits, **_words(turn, _SPOKEN)})
+
+
+def judge_part(summary: dict[str, Any]) -> dict[str, Any]:
+    """The judge's answer, of whichever protocol."""
+    return _lean(
+        {
+            "patch": [_edit(e) for e in summary.get("final_patch") or ()],
+            "tuples": [
+                [t.get("aspect_term") or show.NOT_NAMED, t.get("polarity")] for t in summary.get("final_tuples") or ()
+            ],
+            "polarity": summary.get("sentence_polarity"),
+            "spans": list(summary.get("sentence_evidence_spans") or ()),
+            "unresolved": [str(c) for c in summary.get("unresolved_conflicts") or ()],
+            **_words(summary, _SUMMED_UP),
+        }
+    )
 
 
 def _context(context: dict[str, Any]) -> dict[str, Any]:

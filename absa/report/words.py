@@ -78,6 +78,13 @@ def adoption_name(decision: str, reason: str) -> str:
     return NOT_ADOPTED.get(reason) or f"Gate: {_lower(GATE.get(reason, reason))}"
 
 
+def adoption_names() -> dict[str, str]:
+    """The names of all decisions, by decision and reason."""
+    refused = [*NOT_ADOPTED, *GATE]
+    codes = [("adopted", r) for r in ADOPTED] + [("not_adopted", r) for r in refused]
+    return {f"{d}:{r}": adoption_name(d, r) for d, r in codes}
+
+
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 

@@ -1,0 +1,72 @@
+"""`absa view`: the local page."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from absa.cli.options import (
+    ConfigOption,
+    SetOption,
+    UsageError,
+    WiringOption,
+    print_text,
+    settings_from,
+)
+
+HELP = """Serve a local page: type a text, watch the agents, ask "what if", browse runs.
+
+The page needs no network and is served to this machine only. DIR is a run directory, or a folder
+that holds run directories (default: runs, if there is such a folder); runs that are still going on
+are shown as they grow. With ABSA_TOKEN in the environment the page asks for that token, and
+--host may name another interface."""
+EPILOG = (
+    'Example: absa view runs --config openai --set backend.model=qwen3:8b; then "Ctrl-C" ends it'
+)
+DEFAULT_PORT = 8484
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("view", help=HELP, epilog=EPILOG)(view)
+
+
+def view(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DIR…]", help="Run directories, or folders of them.", show_default=False
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any free one.")
+    ] = DEFAULT_PORT,
+    browser: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+    ] = False,
+    config: ConfigOption = None,
+    sets: SetOption = None,
+    wiring: WiringOption = None,
+) -> None:
+    """Serve until Ctrl-C."""
+    if missing := [folder for folder in folders or () if not folder.is_dir()]:
+        raise UsageError(f"{missing[0]} is not a directory")
+    settings = settings_from(config, sets, wiring)
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        raise UsageError(f"--port {port}: {error.strerror}; --port 0 takes a free one") from error
+    from absa.view.serve import serve
+
+    default = [Path("runs")] if Path("runs").is_dir() else []
+    url = f"http://{host}:{listener.getsockname()[1]}/view/"
+    print_text(f"{url}   (Ctrl-C ends it)")
+    if browser:
+        import webbrowser
+
+        webbrowser.open(url)
+    serve(listener, settings, folders or default)

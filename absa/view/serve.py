@@ -1,0 +1,35 @@
+"""The server of `absa view`: the page's routes behind the checks of LangGraph's server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from absa.auth import MIDDLEWARE
+from absa.schemas.settings import Settings
+from absa.view.app import Desk, routes
+
+
+def serve(listener: socket.socket, settings: Settings, folders: Sequence[Path]) -> None:
+    """Serve the page until the process is interrupted."""
+    desk = Desk(lambda: settings, folders)
+    app = Starlette(routes=routes(desk), middleware=MIDDLEWARE)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    # The graph's libraries take a second to load: meanwhile the page is painted.
+    threading.Thread(target=_warm_up, args=[desk], daemon=True).start()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _warm_up(desk: Desk) -> None:
+    """Load what the first request and the first text would wait for; no model is asked."""
+    desk.about({}, {})
+    desk.graph({}, {})
+    offline = {"choice": {"backend": "offline", "protocol": "single"}}
+    for text in ("가격은 비싸요.", "The price is high."):
+        for _ in desk.analyze({}, {"text": text, **offline}):
+            pass
