@@ -188,7 +188,8 @@ def judge_part(summary: dict[str, Any]) -> dict[str, Any]:
         {
             "patch": [_edit(e) for e in summary.get("final_patch") or ()],
             "tuples": [
-                [t.get("aspect_term") or show.NOT_NAMED, t.get("polarity")] for t in summary.get("final_tuples") or ()
+                [t.get("aspect_term") or show.NOT_NAMED, t.get("polarity")]
+                for t in summary.get("final_tuples") or ()
             ],
             "polarity": summary.get("sentence_polarity"),
             "spans": list(summary.get("sentence_evidence_spans") or ()),
