@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from absa.nodes.forks import ForkSafeLock
+from absa.offline.models.combination import Combination
 from absa.offline.models.decision import Decision
 from absa.offline.models.folder import ModelFolder, read_as, record, shipped
 from absa.offline.models.network import Network
@@ -28,6 +29,8 @@ class LanguageModels:
     tagger: Tagger
     polarity: PolarityModel
     decision: Decision
+    #: How all readings are weighed together; without one the learned models have the last word.
+    combination: Combination | None = None
 
 
 class Models:
@@ -70,7 +73,15 @@ def load(folder: ModelFolder, lang: str) -> LanguageModels:
     path = decision_file(folder.path, lang)
     decision = Decision.read(folder.read(path.name), path)
     base = tagger(shipped(), lang) if decision.stacked else None
-    return LanguageModels(tagger(folder, lang, base), polarity(folder, lang), decision)
+    return LanguageModels(
+        tagger(folder, lang, base), polarity(folder, lang), decision, combination(folder, lang)
+    )
+
+
+def combination(folder: ModelFolder, lang: str) -> Combination | None:
+    """How a folder weighs all readings together, if it says so."""
+    path = combination_file(folder.path, lang)
+    return Combination.read(folder.read(path.name), path) if folder.has(path.name) else None
 
 
 def polarity(folder: ModelFolder, lang: str) -> PolarityModel:
@@ -91,6 +102,11 @@ def tagger(folder: ModelFolder, lang: str, base: Tagger | None = None) -> Tagger
 def decision_file(folder: Path, lang: str) -> Path:
     """Where a folder has the decision of a language."""
     return folder / f"decision_{lang}.json"
+
+
+def combination_file(folder: Path, lang: str) -> Path:
+    """Where a folder says how all readings of a language are weighed, if it does."""
+    return folder / f"combination_{lang}.json"
 
 
 def tagger_file(folder: Path, lang: str) -> Path:

@@ -120,6 +120,14 @@ class Finding:
     nearest_reading: Reading
     #: The other polarities, each with the probability that the tuple with it is right.
     alternatives: tuple[tuple[str, float], ...] = ()
+    #: What the rules read in its clause, with a calibrated confidence.
+    rule_reading: Reading | None = None
+    #: What the text model says of its clause as a text of its own, with a calibrated confidence.
+    text_reading: Reading | None = None
+    #: For each polarity how likely the tuple with it is right, all readings taken together.
+    combined: Probabilities | None = None
+    #: The polarity that all readings together stand for; None if they report no such aspect.
+    verdict: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,8 @@ class Analysis:
     overall: Reading | None = None
     #: P(positive), P(negative), P(neutral) of the text as a whole.
     mood: Probabilities | None = None
+    #: The label of the text by all readings together, and how likely it is right.
+    label: tuple[str, float] | None = None
     used_negators: frozenset[int] = field(default_factory=frozenset)
     #: Whether the models were trained on texts of this domain.
     knows_domain: bool = False
