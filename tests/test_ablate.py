@@ -372,6 +372,7 @@ def offline(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole study of a dozen samples."""
     out = tmp_path_factory.mktemp("연구") / "study"
     names = ("default", "abl_no_debate", "baseline_single", "baseline_vote", "lexicon", "constant")
+    # The backend is offline, so the single call is the analyser alone.
     code = absa(
         [
             *("ablate", str(data), "--out", str(out), "--train", str(data), "--replay-variants"),
@@ -395,7 +396,7 @@ def test_command_writes_everything(offline: Path, capsys: pytest.CaptureFixture[
     assert {c["other"] for c in found["comparisons"]} == {
         *("abl_no_debate", "baseline_single", "baseline_vote", "lexicon", "constant")
     }
-    for table in ("scores", "comparisons", "cost", "sweep"):
+    for table in ("scores", "comparisons", "cost", "cost_line", "sweep"):
         text = (offline / f"{table}.csv").read_text(encoding="utf-8")
         rows = list(csv.DictReader(text.splitlines()))
         assert rows and rows[0]["name"]

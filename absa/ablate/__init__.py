@@ -1,6 +1,12 @@
 """Configurations side by side on the same samples: did the debate help, and at what cost?"""
 
-from absa.ablate.configurations import DEFAULT_NAMES, AblationError, Configuration, load
+from absa.ablate.configurations import (
+    DEFAULT_NAMES,
+    AblationError,
+    Configuration,
+    load,
+    with_analyser,
+)
 from absa.ablate.study import FILE, Study, study, write
 from absa.ablate.sweep import sweep
 
@@ -13,5 +19,6 @@ __all__ = [
     "load",
     "study",
     "sweep",
+    "with_analyser",
     "write",
 ]

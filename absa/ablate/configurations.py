@@ -23,6 +23,8 @@ DEFAULT_NAMES = (
 )
 CONSTANT = "constant"
 LEXICON = "lexicon"
+ANALYSER = "analyser"
+"""The embedded analyser alone: what can be had without a call."""
 
 _LEXICON: Mapping[str, object] = {
     "backend.kind": "offline",
@@ -49,6 +51,8 @@ class Configuration:
     @property
     def protocol(self) -> str:
         """The pipeline's protocol."""
+        if self.name == ANALYSER:
+            return ANALYSER
         return self.settings.pipeline.protocol if self.settings else CONSTANT
 
     @property
@@ -67,7 +71,7 @@ def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configur
     """
     found: dict[str, Configuration] = {}
     for given in names:
-        name = given if given in (CONSTANT, LEXICON) else Path(given).stem
+        name = given if given in (CONSTANT, LEXICON, ANALYSER) else Path(given).stem
         if name in found:
             raise AblationError(
                 f"two configurations are called {name!r}: names are file stems, and each has a "
@@ -78,9 +82,24 @@ def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configur
     return list(found.values())
 
 
+def with_analyser(
+    chosen: Sequence[Configuration], overrides: Mapping[str, object]
+) -> list[Configuration]:
+    """The configurations, and the embedded analyser alone if it is not one of them."""
+    alone = Configuration(ANALYSER, _settings(ANALYSER, overrides))
+    if any(one.name == ANALYSER or one.settings == alone.settings for one in chosen):
+        return list(chosen)
+    return [*chosen, alone]
+
+
 def _settings(given: str, overrides: Mapping[str, object]) -> Settings | None:
     if given == CONSTANT:
         return None
+    if given == ANALYSER:
+        own = {key: value for key, value in overrides.items() if key.startswith("resources.")}
+        return load_settings(
+            None, {**own, "backend.kind": "offline", "pipeline.protocol": "single"}
+        )
     if given == LEXICON:
         return load_settings(None, {**overrides, **_LEXICON})
     return load_settings(given, overrides)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from absa.ablate.configurations import Configuration
+from absa.ablate.configurations import ANALYSER, Configuration
 from absa.metrics.cost import CostTally
 from absa.metrics.evaluation import records
 from absa.schemas.output import FinalOutput
@@ -54,6 +54,7 @@ def costs(
         if one.settings is None:
             found[one.name] = _summary(CostTally(), 0, 0, None)
             continue
+        is_free = one.name == ANALYSER
         tally = CostTally()
         hits = unknown = 0
         answers = _Answers()
@@ -65,7 +66,7 @@ def costs(
             unknown += sum(call.cached for call in calls)
             tally.add(calls)
             answers.add(output, one.settings)
-        found[one.name] = _summary(tally, hits, unknown, answers)
+        found[one.name] = _summary(tally, hits, unknown, None if is_free else answers)
     return found
 
 
@@ -102,6 +103,7 @@ def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None
     """Per sample, and in all. What is not known is null."""
     spent = tally.summary()
     each = spent["per_sample"]
+    # Nothing is run, or the embedded analyser alone, whose answers are no calls.
     no_calls = answers is None
     tokens = [each[f"{kind}_tokens"]["rate"] for kind in ("prompt", "completion")]
     known = not unknown
@@ -116,10 +118,10 @@ def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None
             "prompt_tokens": shown(tokens[0]),
             "completion_tokens": shown(tokens[1]),
             "cost_usd": shown(each["cost_usd"]),
-            "latency_ms": shown(each["latency_ms"]),
+            "latency_ms": each["latency_ms"] or 0.0 if no_calls else shown(each["latency_ms"]),
             "critical_path_ms": shown(each["critical_path_ms"]),
         },
-        "calls": spent["calls"],
+        "calls": 0 if no_calls else spent["calls"],
         "cache_hits": hits,
         "calls_of_unknown_cost": unknown,
         "longest_chain_of_calls": spent["longest_chain_of_calls"],

@@ -10,6 +10,7 @@ from typing import Any
 from absa import statistics
 from absa.ablate.configurations import Configuration, Roles
 from absa.ablate.constant import Constant
+from absa.ablate.cost_line import cost_line
 from absa.ablate.costs import costs
 from absa.ablate.measuring import METRICS, PRIMARY, Measured, measure
 from absa.ablate.sweep import WARNING
@@ -46,7 +47,20 @@ def study(asked: Study) -> dict[str, Any]:
         GoldError: The gold does not score 1.0 against itself.
     """
     measured = measure(asked.out, asked.configurations, asked.constant)
-    return compare(asked, measured, costs(asked.out, asked.configurations, measured.uids))
+    spent = costs(asked.out, asked.configurations, measured.uids)
+    found = compare(asked, measured, spent)
+    found["cost_line"] = cost_line(
+        asked.out,
+        asked.configurations,
+        asked.roles.vote,
+        measured,
+        {one["name"]: one["scores"][PRIMARY] for one in found["configurations"]},
+        spent,
+        resamples=asked.resamples,
+        seed=asked.seed,
+    )
+    found["verdict"]["cost_line"] = " ".join(found["cost_line"]["sentences"])
+    return found
 
 
 def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +229,8 @@ def _csv_rows(table: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
             ]
         case "comparisons":
             parts = [{"name": c["other"], **c} for c in found["comparisons"]]
+        case "cost_line":
+            parts = found["cost_line"]["points"]
         case "cost":
             parts = [{"name": c["name"], **c["cost"]} for c in found["configurations"]]
         case _:
@@ -236,7 +252,7 @@ def _csv_rows(table: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _verdict_lines(found: Mapping[str, Any], made: Sequence[Any]) -> list[str]:
     lines = ["# Did the debate help?", ""] if "verdict" in found else ["# Sweep", ""]
     if "verdict" in found:
-        lines += [found["verdict"]["sentence"], ""]
+        lines += [found["verdict"]["sentence"], "", found["verdict"]["cost_line"], ""]
     for note in found.get("notes", ()):
         lines += [f"- {note}"]
     for table in made:

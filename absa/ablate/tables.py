@@ -102,6 +102,8 @@ def tables(found: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
     made = []
     if found.get("configurations"):
         made += [scores(found, brief=brief), comparisons(found, brief=brief), cost(found)]
+    if found.get("cost_line"):
+        made.append(quality_by_cost(found))
     if found.get("sweep"):
         made.append(swept(found["sweep"]))
     return made
@@ -190,6 +192,41 @@ def cost(found: Mapping[str, Any]) -> Table:
         ),
         tuple(rows),
         "A call that another configuration paid for is counted at what it cost there.",
+    )
+
+
+def quality_by_cost(found: Mapping[str, Any]) -> Table:
+    """The cost line: what each configuration reaches for its calls, and who is on the front."""
+    line = found["cost_line"]
+    equal = {one["name"]: one for one in line["equal_calls"]}
+    rows = []
+    for one in sorted(line["points"], key=lambda p: (p["calls"], -p["value"])):
+        rival = equal.get(one["name"])
+        dollars = one["cost_usd"]
+        rows.append(
+            (
+                one["name"],
+                _number(one["calls"], 1),
+                _number(one["tokens"], 0),
+                "unknown" if dollars is None else f"{dollars:.5f}",
+                _interval(one),
+                "yes" if one["pareto"]["calls"] else "",
+                _percent(rival["vote"]["value"]) if rival else NOTHING,
+                _moved(rival["difference"]) if rival else NOTHING,
+            )
+        )
+    return Table(
+        "cost_line",
+        "Quality against cost, the cheapest first",
+        (
+            *("configuration", "calls", "tokens", "US dollars", "pair F1, strict"),
+            *("Pareto front", "vote of as many calls", "difference"),
+        ),
+        tuple(rows),
+        "Calls, tokens and dollars per text. On the Pareto front no other configuration is at "
+        "least as cheap in calls and better. A vote of as many calls has the recorded calls of "
+        f"{found['roles']['vote'] or 'a vote, which is missing'}; of a broken number it is the "
+        "mean of the two nearest.",
     )
 
 

@@ -73,7 +73,7 @@ def ablate(
         typer.Option(
             "--configs",
             metavar="A B …",
-            help="Configurations: files, shipped names, lexicon, constant.",
+            help="Configurations: files, shipped names, lexicon, constant, analyser.",
             show_default=False,
         ),
     ] = None,
@@ -179,7 +179,7 @@ def _configurations(
     names: Sequence[str] | None, sets: Sequence[str] | None, train: Path | None
 ) -> tuple[list[Configuration], Constant | None, list[str]]:
     """The configurations, what `constant` says, and what was left out."""
-    from absa.ablate import DEFAULT_NAMES, load
+    from absa.ablate import DEFAULT_NAMES, load, with_analyser
     from absa.ablate.configurations import CONSTANT
     from absa.ablate.constant import learn
     from absa.config import parse_override
@@ -192,7 +192,8 @@ def _configurations(
         if CONSTANT in asked:
             asked.remove(CONSTANT)
         notes.append("constant is left out: it needs --train, a labelled file to learn from")
-    chosen = load(asked, dict(parse_override(text) for text in sets or ()))
+    overrides = dict(parse_override(text) for text in sets or ())
+    chosen = with_analyser(load(asked, overrides), overrides)
     return chosen, learn(train) if train is not None else None, notes
 
 
@@ -283,7 +284,8 @@ def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
     if "verdict" in found:
         styles = {"helps": "green", "hurts": "red"}
         style = styles.get(found["verdict"]["word"], "yellow")
-        screen.print(Panel(Text(found["verdict"]["sentence"]), border_style=style))
+        words = f"{found['verdict']['sentence']}\n\n{found['verdict']['cost_line']}"
+        screen.print(Panel(Text(words), border_style=style))
     print_text(f"written to {out}: {', '.join(written)}", stderr=True)
 
 

@@ -1,0 +1,253 @@
+"""Quality against cost: every configuration, the Pareto front, and votes of as many calls.
+
+A protocol that calls a model only about some texts makes 2.1 calls per text on average. What a vote
+of 2.1 calls would have found follows from the recorded answers of the vote: nine texts in ten with
+the first two calls, the tenth with the first three. Its counts are these shares of the two votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, floor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from absa import statistics
+from absa.ablate.configurations import ANALYSER, Configuration
+from absa.ablate.measuring import METRICS, PRIMARY, Measured, row, scored
+from absa.metrics.evaluation import records
+from absa.nodes.finalize import final_aspects, tuple_list
+from absa.nodes.language import language
+from absa.nodes.polarity import PolarityCounter
+from absa.nodes.vote import majority, read_extraction
+from absa.schemas.answers import ExtractAnswer, read_answer
+from absa.schemas.output import FinalOutput
+from absa.statistics import Floats
+
+AXES = ("calls", "tokens", "cost_usd", "latency_ms")
+_AT = METRICS.index(PRIMARY)
+# Means over texts: a call in a hundred texts is no difference in cost.
+_EQUAL_CALLS = 0.01
+
+
+def cost_line(
+    out: Path,
+    configurations: Sequence[Configuration],
+    vote: str | None,
+    measured: Measured,
+    scores: Mapping[str, Mapping[str, float]],
+    spent: Mapping[str, Any],
+    *,
+    resamples: int,
+    seed: int,
+) -> dict[str, Any]:
+    """The part `cost_line` of `ablation.json`.
+
+    `scores` are value, low and high of each configuration, `spent` their costs.
+    """
+    points = [_point(one, scores[one.name], spent[one.name]) for one in configurations]
+    for axis in AXES:
+        for point in points:
+            point["pareto"][axis] = _on_front(point, points, axis)
+    chosen = next((c for c in configurations if c.name == vote), None)
+    rivals = [p for p in points if chosen and p["protocol"] not in ("vote", ANALYSER, "constant")]
+    equal = _equal_calls(out, chosen, rivals, measured, resamples, seed) if chosen else []
+    found: dict[str, Any] = {"metric": PRIMARY, "points": points, "equal_calls": equal}
+    found["analyser"] = _against_analyser(points, measured, resamples, seed)
+    found["sentences"] = [*_sentences(found)]
+    return found
+
+
+def _point(
+    one: Configuration, score: Mapping[str, float], spent: Mapping[str, Any]
+) -> dict[str, Any]:
+    each = spent["per_sample"]
+    tokens = [each["prompt_tokens"], each["completion_tokens"]]
+    return {
+        "name": one.name,
+        "protocol": one.protocol,
+        "calls": each["calls"],
+        "tokens": None if None in tokens else sum(tokens),
+        "cost_usd": each["cost_usd"],
+        "latency_ms": each["latency_ms"],
+        **{name: score[name] for name in ("value", "low", "high")},
+        "pareto": {},
+    }
+
+
+def _on_front(
+    point: Mapping[str, Any], points: Sequence[Mapping[str, Any]], axis: str
+) -> bool | None:
+    """Whether no other configuration is as cheap and better, or cheaper and as good.
+
+    None where the cost is not known.
+    """
+    if point[axis] is None:
+        return None
+    mine = point[axis], -point["value"]
+    return not any(
+        other[axis] is not None
+        and other[axis] <= mine[0]
+        and -other["value"] <= mine[1]
+        and (other[axis], -other["value"]) != mine
+        for other in points
+    )
+
+
+def _equal_calls(
+    out: Path,
+    vote: Configuration,
+    points: Sequence[Mapping[str, Any]],
+    measured: Measured,
+    resamples: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Each configuration less a vote of as many calls as it made on average."""
+    assert vote.settings is not None, "a vote has settings"
+    most = vote.settings.pipeline.vote_calls
+    sizes = {min(most, max(1, f(p["calls"]))) for p in points for f in (floor, ceil)}
+    votes = vote_numbers(out / vote.name, sizes, vote.settings.pipeline.vote.threshold, measured)
+    found: list[dict[str, Any]] = []
+    for p in points:
+        calls = min(float(most), max(1.0, p["calls"]))
+        low, high = floor(calls), ceil(calls)
+        share = calls - low
+        rival = (1 - share) * votes[low] + share * votes[high]
+        own = measured.numbers[:, measured.names.index(p["name"]), _AT]
+        found.append(
+            {
+                "name": p["name"],
+                "calls": p["calls"],
+                "vote_calls": calls,
+                **_compared(own, rival, resamples, seed),
+            }
+        )
+    for one, p_holm in zip(found, statistics.holm([f["p"] for f in found]), strict=True):
+        one["p_holm"] = p_holm
+        one["word"] = _word(one)
+    return found
+
+
+def _word(one: Mapping[str, Any]) -> str:
+    """`better` or `worse` than the vote, if the interval and the corrected p say so."""
+    difference = one["difference"]
+    if one["p_holm"] > statistics.ALPHA or difference["low"] <= 0 <= difference["high"]:
+        return "no_difference"
+    # A vote cannot make more calls than were recorded: beating a smaller one says nothing.
+    if difference["low"] > 0 and one["calls"] > one["vote_calls"] + _EQUAL_CALLS:
+        return "cannot_say"
+    return "better" if difference["low"] > 0 else "worse"
+
+
+def _compared(own: Floats, other: Floats, resamples: int, seed: int) -> dict[str, Any]:
+    """The score of `other`, and what `own` has over it."""
+    both = np.stack([own, other], axis=1)[:, :, None]
+    scores, differences = statistics.bootstrap(both, 0, resamples=resamples, seed=seed)
+    parts = ("value", "low", "high")
+    return {
+        "vote": {name: float(getattr(scores, name)[1, 0]) for name in parts},
+        "difference": {name: float(getattr(differences, name)[1, 0]) for name in parts},
+        "p": statistics.randomisation(own, other, resamples=resamples, seed=seed),
+    }
+
+
+def vote_numbers(
+    run: Path, sizes: set[int], threshold: float, measured: Measured
+) -> dict[int, Floats]:
+    """Numerator and denominator per text of the votes of the first so many recorded calls."""
+    rows: dict[str, dict[int, Floats]] = {}
+    wanted = set(measured.uids)
+    for output, card in records(run):
+        if output.uid not in wanted:
+            continue
+        rows[output.uid] = {
+            size: _row(voted, card["gold"])
+            for size, voted in votes_of(output, sizes, threshold).items()
+        }
+    return {size: np.array([rows[uid][size] for uid in measured.uids]) for size in sizes}
+
+
+def votes_of(output: FinalOutput, sizes: set[int], threshold: float) -> dict[int, FinalOutput]:
+    """The output of a vote as it would be with fewer of its calls."""
+    lang, counter = language(output.lang), PolarityCounter()
+    calls = sorted((c for c in output.process_trace if c.node == "extract"), key=lambda c: c.turn)
+    results = [
+        read_extraction(
+            read_answer(ExtractAnswer, call.output)[0],
+            output.text,
+            lang,
+            counter,
+            output.meta.given_aspects,
+        )
+        for call in calls
+    ]
+    found = {}
+    for size in sizes:
+        result = majority(results[:size], threshold, output.text, lang)
+        final = output.final_result.model_copy(
+            update={
+                "final_aspects": final_aspects(result, output.text),
+                "final_tuples": tuple_list(result, lang),
+            }
+        )
+        found[size] = output.model_copy(update={"final_result": final})
+    return found
+
+
+def _row(output: FinalOutput, gold: Mapping[str, Any]) -> Floats:
+    sample = scored(output, gold)
+    assert sample is not None, "only texts with gold are compared"
+    numbers: Floats = row(sample.final, sample.final_label, sample.gold_label)[0][_AT]
+    return numbers
+
+
+def _against_analyser(
+    points: Sequence[Mapping[str, Any]], measured: Measured, resamples: int, seed: int
+) -> dict[str, Any] | None:
+    """The best configuration that calls a model, less the analyser alone."""
+    calling = [p for p in points if p["calls"]]
+    alone = next((p for p in points if p["name"] == ANALYSER), None)
+    if alone is None or not calling:
+        return None
+    best = max(calling, key=lambda p: p["value"])
+    own, other = (measured.numbers[:, measured.names.index(p["name"]), _AT] for p in (best, alone))
+    found = _compared(own, other, resamples, seed)
+    return {"best": best["name"], "analyser": found.pop("vote"), **found}
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    """The cost line in words."""
+    lines = []
+    words = {
+        "better": "better",
+        "worse": "worse",
+        "no_difference": "no difference shown",
+        "cannot_say": "no vote of as many calls was recorded",
+    }
+    for one in found["equal_calls"]:
+        if one["calls"] <= 1 + _EQUAL_CALLS:
+            continue  # one call is compared as the single call
+        lines.append(
+            f"{one['name']} ({one['calls']:.1f} calls per text) against a vote of "
+            f"{one['vote_calls']:.1f} calls: {words[one['word']]} ({_points(one['difference'])})."
+        )
+    if against := found["analyser"]:
+        reached = 100 * against["analyser"]["value"]
+        shown = against["difference"]["low"] > 0
+        how = "" if shown else "; no configuration that calls a model is shown to be better"
+        lines.append(
+            f"The embedded analyser alone reaches {reached:.1f} without a call; {against['best']} "
+            f"is the best with calls ({_points(against['difference'])} over it){how}."
+        )
+    front = [
+        p["name"] for p in sorted(found["points"], key=lambda p: p["calls"]) if p["pareto"]["calls"]
+    ]
+    lines.append(f"Pareto front by calls: {', '.join(front)}.")
+    return lines
+
+
+def _points(difference: Mapping[str, float]) -> str:
+    value, low, high = (f"{100 * difference[n]:+.1f}" for n in ("value", "low", "high"))
+    return f"{value} points, 95 % interval {low} to {high}"
