@@ -92,6 +92,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
         "unanchored_count": meta.unanchored_count,
         "polarity_repair_count": meta.polarity_repair_count,
         "polarity_invalid_count": meta.polarity_invalid_count,
+        "category_invalid_count": meta.category_invalid_count,
         "name_cut_count": meta.name_cut_count,
         "name_refused_count": meta.name_refused_count,
         "name_unlikely_count": meta.name_unlikely_count,

@@ -7,7 +7,7 @@ they rest on. A code that is not in the tables is shown as it is, never left out
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -32,11 +32,13 @@ PERSON = "human"
 NOT_NAMED = "(not named)"
 _JOINERS = frozenset("\u200c\u200d")
 
+DEBATE = "debate"
 _WHO = {
     "validator": "the Validator",
     "ate_review": "ATE's review",
     "atsa_review": "ATSA's review",
     OVERRIDE: "the debate",
+    DEBATE: "the debate",
     PERSON: "a person",
 }
 _ORIGIN = {
@@ -44,6 +46,7 @@ _ORIGIN = {
     "ate_review": "review (ATE)",
     "atsa_review": "review (ATSA)",
     OVERRIDE: "debate override",
+    DEBATE: "debate (category)",
     PERSON: "a person",
 }
 _WISH = {
@@ -52,6 +55,7 @@ _WISH = {
     "drop": "drop it",
     "revise_span": "move its span",
     "add": "add it",
+    "set_category": "set its category",
 }
 _REFUSED = {
     "no_change": "it would change nothing",
@@ -62,6 +66,8 @@ _REFUSED = {
     "invalid_polarity": "the polarity it names is none",
     "has_sentiment": "the aspect has a sentiment already",
     "unknown_action": "there is no such action",
+    "invalid_category": "the category is not one of the set",
+    "not_seconded": "only the judge asked for it",
 }
 _ADOPTED = {
     "risk_resolved": "it resolves risks that the Validator saw, {before} before and {after} after",
@@ -84,6 +90,8 @@ _UNDECIDED = {
 }
 _DISCARDED = {
     "unknown_action": "there is no such action",
+    "invalid_category": "the category is not one of the set",
+    "not_seconded": "only the judge asked for it",
     "unknown_reason_code": "its reason is not on the list",
     "no_target": "it names no tuple",
     "unknown_tuple": "there is no such tuple",
@@ -225,9 +233,11 @@ def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
 
 def _perspectives(found: FinalAspect, output: FinalOutput) -> str:
     """The perspectives that saw it so; where none did, the reviewers changed it."""
-    own = (found.aspect_term, found.polarity)
+    own = (found.aspect_term, found.category, found.polarity)
     agents = dict.fromkeys(
-        c.origin_agent for c in output.meta.candidates if (c.aspect_term, c.polarity) == own
+        c.origin_agent
+        for c in output.meta.candidates
+        if (c.aspect_term, c.category, c.polarity) == own
     )
     return f"perspective {', '.join(agents)}" if agents else "review (arbiter)"
 
@@ -240,6 +250,7 @@ def _made(entry: Correction, found: FinalAspect) -> bool:
         "polarity": found.polarity,
         "confidence": found.confidence,
         "evidence": found.evidence,
+        **({"category": found.category} if found.category else {}),
     }
     if own not in after.get("sentiments", []):
         return False
@@ -332,6 +343,10 @@ def correction_event(entry: Correction, adopted: bool) -> Event:
     return Event("changed" if stands else "set aside", aspect, text)
 
 
+def _categories(sentiments: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(s["category"] for s in sentiments if s.get("category")))
+
+
 def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
     if after is None:
         return "dropped it"
@@ -352,6 +367,8 @@ def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
             if old
             else f"made it {_polarities(new)}"
         )
+    elif _categories(old) != _categories(new):
+        parts.append(f"set its category to {printable(' and '.join(_categories(new)))}")
     elif not parts:
         confidences = (" and ".join(f"{s['confidence']:.2f}" for s in each) for each in (old, new))
         parts.append("changed its confidence from {} to {}".format(*confidences))

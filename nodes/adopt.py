@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from absa.nodes.board import Board, Tuples, tuples
+from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.language import Language, language
 from absa.nodes.override_gate import gate_log, hinted_aspects, settle
 from absa.nodes.polarity import read
 from absa.nodes.review_context import known_edits
 from absa.nodes.text import grounded
 from absa.nodes.thresholds import reaches
-from absa.schemas.answers import DebateSummary
+from absa.schemas.answers import DebateSummary, name_of
 from absa.schemas.records import (
     Adoption,
     AspectRecord,
@@ -60,6 +61,7 @@ class Evidence:
     gate_log: Sequence[GateRecord]
     risks_before: int
     risks_after: int
+    categories: CategorySet | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,12 @@ class Change:
         return any(old.polarities != self.polarities for old in self.before)
 
     @property
+    def category_changed(self) -> bool:
+        """Whether its set of (category, polarity) differs."""
+        now = _judgements(self.after) if self.after else frozenset()
+        return any(_judgements(old) != now for old in self.before)
+
+    @property
     def span_changed(self) -> bool:
         """Whether its place differs, where it has a tuple in both stages."""
         return any(
@@ -94,6 +102,10 @@ class Change:
     def gained_second_polarity(self) -> bool:
         """It has two polarities now where Stage 1 had at most one."""
         return len(self.polarities) > 1 and all(len(a.polarities) <= 1 for a in self.before)
+
+
+def _judgements(aspect: AspectRecord) -> frozenset[tuple[str | None, str]]:
+    return frozenset((s.category, s.polarity) for s in aspect.sentiments)
 
 
 def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
@@ -114,6 +126,7 @@ def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
         gate_log=gate_log(state["gate_outcomes"]),
         risks_before=len(state["stage1_validation"].structural_risks),
         risks_after=len(after.structural_risks) if after else 0,
+        categories=categories_of(pipeline),
     )
     return {
         "patched_result": patched,
@@ -158,7 +171,7 @@ def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
 
 
 def changes(e: Evidence) -> list[Change]:
-    """The aspects that differ: in their polarities or, with a tuple in both stages, in their span.
+    """The aspects that differ: in polarities, categories or, with a tuple in both, in their span.
 
     An aspect whose span was revised is one and the same under its new term.
     """
@@ -168,7 +181,7 @@ def changes(e: Evidence) -> list[Change]:
         before.setdefault(board.resolve(aspect.name), []).append(aspect)
     keys = dict.fromkeys([*before, *board.aspects])
     all_of_them = [Change(k, tuple(before.get(k, ())), board.aspects.get(k)) for k in keys]
-    return [c for c in all_of_them if c.polarity_changed or c.span_changed]
+    return [c for c in all_of_them if c.polarity_changed or c.category_changed or c.span_changed]
 
 
 def debate_tuples(e: Evidence) -> Tuples:
@@ -176,8 +189,12 @@ def debate_tuples(e: Evidence) -> Tuples:
     if e.summary is None:
         return frozenset()
     board = Board(e.patched, e.text, e.lang)
-    said = [(board.resolve(t.aspect_term), read(t.polarity).value) for t in e.summary.final_tuples]
-    return frozenset((key, polarity) for key, polarity in said if key and polarity)
+    said = [
+        (board.resolve(name_of(t.aspect_term, category)), category, read(t.polarity).value)
+        for t in e.summary.final_tuples
+        for category in (e.categories.find(t.category) if e.categories else None,)
+    ]
+    return frozenset((key, category, p) for key, category, p in said if key and p)
 
 
 def debate_differs(e: Evidence) -> bool:
@@ -190,7 +207,7 @@ def candidate_reason(e: Evidence) -> str:
     """Conditions 3 to 6."""
     if e.risks_after < e.risks_before:
         return "risk_resolved"
-    patch = known_edits(e.summary.final_patch) if e.summary else []
+    patch = known_edits(e.summary.final_patch, e.categories) if e.summary else []
     if any(edit.op != "confirm_tuple" for edit in patch) or any(r.applied for r in e.gate_log):
         return "debate_action"
     if has_grounded_explicit(e.patched, e.text) and not has_grounded_explicit(e.stage1, e.text):

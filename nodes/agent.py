@@ -15,9 +15,10 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
 from absa.nodes import assets
+from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.contested import without_contested
 from absa.nodes.language import language
-from absa.schemas.answers import as_answer, read_answer
+from absa.schemas.answers import as_answer, has_categories, read_answer, with_categories
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import AnswerError, BackendError
 from absa.schemas.records import CallRecord
@@ -83,6 +84,13 @@ class Agent(Generic[A]):
         sources = [self.prompt or self.role, *([self.note] if self.note else [])]
         system = "\n\n".join(map(assets.prompt, sources))
         examples = tuple(chain.from_iterable(map(assets.examples, sources)))
+        answer = as_answer(self.answer)
+        categories = categories_of(pipeline) if has_categories(answer) else None
+        if categories is not None:
+            answer = with_categories(answer, categories.names)
+            inputs["categories"] = categories.names
+            section = "sections/categories_debate" if answer.in_debate else "sections/categories"
+            system = f"{system}\n\n{category_section(section, categories, state['lang'])}"
         user = render(inputs)
         turn = self.turn(state) if self.writes else _calls_of(self.role, state)
         return Ask(
@@ -93,7 +101,7 @@ class Agent(Generic[A]):
             user=user,
             prompt_sha256=_sha256(system, examples, user),
             inputs=inputs,
-            answer=as_answer(self.answer),
+            answer=answer,
             examples=examples,
             seed_offset=turn if self.repeats else 0,
             temperature=self.temperature(pipeline),
@@ -217,7 +225,7 @@ def render(inputs: Mapping[str, Any]) -> str:
     given = {
         ("review" if key == "text" else key): value
         for key, value in inputs.items()
-        if key not in ("lang", "domain")
+        if key not in ("lang", "domain", "categories")
     }
     # In a solved example an empty list is the solution.
     shown = {key: value if key == "demos" else _shown(value) for key, value in given.items()}
@@ -240,6 +248,13 @@ def _shown(value: Any, *, by_term: bool = False, unshown: frozenset[str] = _UNSH
     if isinstance(value, (list, tuple)):
         return [_shown(part, unshown=unshown) for part in value]
     return value
+
+
+def category_section(section: str, categories: CategorySet, lang: str) -> str:
+    """What is said about categories in a prompt, and the list of them."""
+    listed = categories.glosses(lang).items()
+    lines = (f"{name}: {gloss}" if gloss else name for name, gloss in listed)
+    return "\n".join((assets.prompt(section), "", *lines))
 
 
 def shared_view(state: State) -> dict[str, Any]:
@@ -273,6 +288,7 @@ def atsa_view(state: State) -> dict[str, Any]:
         "sentiments": [
             {
                 "aspect_term": aspect.name,
+                "category": s.category,
                 "polarity": s.polarity,
                 "evidence": s.evidence,
                 "confidence": s.confidence,

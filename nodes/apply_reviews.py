@@ -13,6 +13,7 @@ Applied in this order, one log entry each:
 | atsa_review | `flip_polarity` | to `revised_polarity`, else the opposite                     |
 |             | `drop`          | the sentiments only                                          |
 |             | `add`           | where there is none, or in place of a backfilled one         |
+| debate      | `set_category`  | another category, where one other speaker asked the judge's  |
 
 `keep` and `maintain` are no corrections. What would change nothing is not applied: an entry marked
 applied can be seen in the result.
@@ -20,15 +21,25 @@ applied can be seen in the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from absa.nodes.board import DEFAULT_CONFIDENCE, Board, backfilled
+from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.language import language
-from absa.nodes.polarity import OPPOSITE, PolarityCounter
+from absa.nodes.polarity import OPPOSITE, PolarityCounter, exact
+from absa.nodes.review_context import JUDGE, Mentions, mentions_of, provenance
 from absa.nodes.text import locate, piece
-from absa.schemas.answers import AspectReview, Proposal, SentimentReview, Span
-from absa.schemas.records import Correction, Sentiment
+from absa.schemas.answers import (
+    SET_CATEGORY,
+    AspectReview,
+    Edit,
+    Proposal,
+    SentimentReview,
+    Span,
+)
+from absa.schemas.records import Correction, Sentiment, Turn
+from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import ApplyUpdate, State
 
 NOT_CORRECTIONS = ("keep", "maintain")
@@ -42,6 +53,9 @@ INVALID_POLARITY = "invalid_polarity"
 HAS_SENTIMENT = "has_sentiment"
 UNKNOWN_ACTION = "unknown_action"
 ASPECT_GIVEN = "aspect_given"
+INVALID_CATEGORY = "invalid_category"
+# Nobody but the judge asked for it.
+NOT_SECONDED = "not_seconded"
 _CHANGES_ASPECTS = {
     ("validator", "DROP_ASPECT"),
     ("validator", "REVISE_SPAN"),
@@ -55,20 +69,26 @@ _CHANGES_ASPECTS = {
 Outcome = tuple[str, None] | tuple[None, str]
 
 
-def apply_reviews(state: State) -> ApplyUpdate:
+def apply_reviews(state: State, pipeline: PipelineSettings) -> ApplyUpdate:
     """Apply what Stage 2 said to a copy of Stage 1."""
     given = state.get("given_aspects") is not None
     board = Board(state["stage1_result"], state["text"], language(state["lang"]), given=given)
-    counter = PolarityCounter()
+    counter = PolarityCounter(categories_of(pipeline))
     log: list[Correction] = []
     for proposal in state["stage1_validation"].correction_proposals:
         log.append(apply_proposal(board, proposal))
     for review in state["ate_reviews"].aspect_review:
         if review.action not in NOT_CORRECTIONS:
-            log.append(apply_aspect_review(board, review))
+            log.append(apply_aspect_review(board, review, counter))
     for opinion in state["atsa_reviews"].sentiment_review:
         if opinion.action not in NOT_CORRECTIONS:
             log.append(apply_sentiment_review(board, opinion, counter))
+    if counter.categories is not None and state["judge_answer"] is not None:
+        patch, turns = state["judge_answer"].final_patch, state["turns"]
+        mentions = Mentions(state["stage1_result"], board.lang)
+        for edit in patch:
+            if edit.op == SET_CATEGORY:
+                log.append(apply_category(board, edit, turns, mentions, counter.categories))
     if (validation := state["stage2_validation"]) is not None:
         counter.label(validation.suggested_label)
     counts = {**state["counts"], "stage2": counter.counts()}
@@ -99,7 +119,42 @@ def apply_proposal(board: Board, proposal: Proposal) -> Correction:
     )
 
 
-def apply_aspect_review(board: Board, review: AspectReview) -> Correction:
+def apply_category(
+    board: Board,
+    edit: Edit,
+    turns: Sequence[Turn],
+    mentions: Mentions,
+    categories: CategorySet,
+) -> Correction:
+    """A category that the judge set: it needs a second speaker who asked for the same."""
+    target, category = mentions.first(mentions_of(edit))[0], categories.find(edit.value)
+    seconders = dict.fromkeys(
+        turn.speaker
+        for turn in turns
+        for other in getattr(turn.answer, "proposed_edits", ())
+        if other.op == SET_CATEGORY
+        and categories.find(other.value) == category
+        and (meant := mentions.first(mentions_of(other))[0]) is not None
+        and target is not None
+        and board.lang.key(meant) == board.lang.key(target)
+    )
+
+    def act(key: str) -> Outcome:
+        if category is None:
+            return None, INVALID_CATEGORY
+        if target is None or key not in board.aspects or not board.aspects[key].sentiments:
+            return None, TARGET_NOT_FOUND
+        if not seconders:
+            return None, NOT_SECONDED
+        return board.set_category(key, category, exact(edit.target.polarity)), None
+
+    sources = ", ".join(provenance(speaker) for speaker in (*seconders, JUDGE))
+    return _logged(board, "debate", SET_CATEGORY, target, None, sources, act)
+
+
+def apply_aspect_review(
+    board: Board, review: AspectReview, counter: PolarityCounter | None = None
+) -> Correction:
     """One review of ATE."""
 
     def act(key: str) -> Outcome:
@@ -109,7 +164,8 @@ def apply_aspect_review(board: Board, review: AspectReview) -> Correction:
             case "drop":
                 return _drop_aspect(board, key)
             case "add":
-                return _add_aspect(board, key, review)
+                category = counter.category(review.category) if counter else None
+                return _add_aspect(board, key, review, category)
         return None, UNKNOWN_ACTION
 
     return _logged(
@@ -133,7 +189,8 @@ def apply_sentiment_review(
             case "drop":
                 return _drop_sentiments(board, key)
             case "add":
-                return _add_sentiment(board, key, polarity, review)
+                category = counter.category(review.category)
+                return _add_sentiment(board, key, polarity, review, category)
         return None, UNKNOWN_ACTION
 
     return _logged(
@@ -184,12 +241,15 @@ def _refuse_given(key: str) -> Outcome:
 
 
 def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> bool:
-    """Whether the two differ in a tuple, a span or a confidence."""
+    """Whether the two differ in a tuple (its category included), a span or a confidence."""
 
     def face(snapshot: dict[str, Any] | None) -> Any:
         if snapshot is None:
             return None
-        sentiments = sorted((s["polarity"], s["confidence"]) for s in snapshot["sentiments"])
+        sentiments = sorted(
+            (s["polarity"], s["confidence"], s.get("category") or "")
+            for s in snapshot["sentiments"]
+        )
         return snapshot["aspect_term"], snapshot["span"], sentiments
 
     return bool(face(before) != face(after))
@@ -245,7 +305,7 @@ def _revise_span(board: Board, key: str, revised: Span | str | None) -> Outcome:
     return board.revise_span(key, span), None
 
 
-def _add_aspect(board: Board, key: str, review: AspectReview) -> Outcome:
+def _add_aspect(board: Board, key: str, review: AspectReview, category: str | None) -> Outcome:
     if key in board.aspects:
         return None, NO_CHANGE
     term = board.lang.strip_particle(review.term or "")
@@ -253,12 +313,16 @@ def _add_aspect(board: Board, key: str, review: AspectReview) -> Outcome:
         return None, NOT_IN_TEXT
     span = review.revised_span if isinstance(review.revised_span, Span) else None
     new_key = board.add_aspect(term, span)
-    board.put(new_key, board.take_unanchored(new_key) or [backfilled()])
+    board.put(new_key, board.take_unanchored(new_key) or [backfilled(category)])
     return new_key, None
 
 
 def _add_sentiment(
-    board: Board, key: str, polarity: str | None, review: SentimentReview
+    board: Board,
+    key: str,
+    polarity: str | None,
+    review: SentimentReview,
+    category: str | None,
 ) -> Outcome:
     aspect = board.aspects.get(key)
     if aspect is None:
@@ -269,6 +333,11 @@ def _add_sentiment(
     if polarity is None:
         return None, INVALID_POLARITY
     confidence = DEFAULT_CONFIDENCE if review.confidence is None else review.confidence
-    added = Sentiment(polarity=polarity, confidence=confidence, evidence=review.evidence)
+    added = Sentiment(
+        polarity=polarity,
+        confidence=confidence,
+        evidence=review.evidence,
+        category=category or aspect.category,
+    )
     board.put(key, [*kept, added])
     return key, None

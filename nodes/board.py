@@ -13,12 +13,17 @@ from absa.schemas.records import AspectRecord, Sentiment, StageResult, Unanchore
 BACKFILL_CONFIDENCE = 0.3
 DEFAULT_CONFIDENCE = 0.5
 
-Tuples = frozenset[tuple[str, str]]
+Tuples = frozenset[tuple[str, str | None, str]]
 
 
-def backfilled() -> Sentiment:
+def backfilled(category: str | None = None) -> Sentiment:
     """What an aspect without a sentiment gets: a neutral that says it is none."""
-    return Sentiment(polarity="neutral", confidence=BACKFILL_CONFIDENCE, is_backfilled=True)
+    return Sentiment(
+        polarity="neutral",
+        confidence=BACKFILL_CONFIDENCE,
+        category=category,
+        is_backfilled=True,
+    )
 
 
 def snapshot_name(snapshot: Mapping[str, Any]) -> str:
@@ -80,7 +85,12 @@ class Board:
             **({"category": aspect.category} if aspect.category else {}),
             "span": aspect.span.model_dump() if aspect.span else None,
             "sentiments": [
-                {"polarity": s.polarity, "confidence": s.confidence, "evidence": s.evidence}
+                {
+                    "polarity": s.polarity,
+                    "confidence": s.confidence,
+                    "evidence": s.evidence,
+                    **({"category": s.category} if s.category else {}),
+                }
                 for s in aspect.sentiments
             ],
         }
@@ -112,15 +122,34 @@ class Board:
         Onto an existing aspect the two are merged: that one keeps its term and span, the
         sentiments of both are its own.
         """
-        old = self.aspects[key]
         term = self.text[span.start : span.end]
-        new_key = self.lang.key(term)
+        return self._replace(key, self.aspects[key].model_copy(update={"term": term, "span": span}))
+
+    def set_category(self, key: str, category: str, polarity: str | None = None) -> str:
+        """Give the sentiments of an aspect (of one polarity) another category; its key from now on.
+
+        An unnamed aspect goes by its category, so it may become one with another.
+        """
+        aspect = self.aspects[key]
+        meant = [s for s in aspect.sentiments if polarity is None or s.polarity == polarity]
+        sentiments = tuple(
+            s.model_copy(update={"category": category}) if s in meant or not meant else s
+            for s in aspect.sentiments
+        )
+        changed = aspect.model_copy(update={"sentiments": sentiments})
+        if aspect.term is not None:
+            self.aspects[key] = changed
+            return key
+        return self._replace(key, changed.model_copy(update={"category": category}))
+
+    def _replace(self, key: str, revised: AspectRecord) -> str:
+        """Put an aspect that may have another name in its place; its key from now on."""
+        new_key = self.lang.key(revised.name)
         other = self.aspects.get(new_key) if new_key != key else None
         if other is not None:
             del self.aspects[key]
-            self.put(new_key, (*other.sentiments, *old.sentiments))
+            self.put(new_key, (*other.sentiments, *revised.sentiments))
         else:
-            revised = old.model_copy(update={"term": term, "span": span})
             self.aspects = {
                 (new_key if k == key else k): (revised if k == key else a)
                 for k, a in self.aspects.items()
@@ -134,5 +163,7 @@ class Board:
 
 
 def tuples(result: StageResult, lang: Language) -> Tuples:
-    """The (aspect key, polarity) set of a result."""
-    return frozenset((lang.key(a.name), s.polarity) for a in result.aspects for s in a.sentiments)
+    """The (aspect key, category, polarity) set of a result; without a category set it is None."""
+    return frozenset(
+        (lang.key(a.name), s.category, s.polarity) for a in result.aspects for s in a.sentiments
+    )

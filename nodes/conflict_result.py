@@ -77,15 +77,16 @@ def carry_out(candidates: Iterable[Candidate], actions: Iterable[ArbiterAction])
 
 
 def collapse(candidates: Iterable[Candidate], text: str, lang: Language) -> list[Candidate]:
-    """One tuple for each aspect and polarity: the best supported."""
+    """One tuple for each aspect, category and polarity: the best supported."""
 
     def support(candidate: Candidate) -> tuple[bool, bool, float]:
         evident = grounded(text, candidate.evidence)
         return candidate.span is not None, evident, candidate.confidence
 
-    groups: dict[tuple[str, str], list[Candidate]] = {}
+    groups: dict[tuple[str, str | None, str], list[Candidate]] = {}
     for candidate in candidates:
-        groups.setdefault((aspect_of(candidate, lang), candidate.polarity), []).append(candidate)
+        key = (aspect_of(candidate, lang), candidate.category, candidate.polarity)
+        groups.setdefault(key, []).append(candidate)
     # Of equals `max` takes the first, which has the lower number.
     return [max(group, key=support) for group in groups.values()]
 
@@ -103,6 +104,7 @@ def stage_result(
     found = [
         AspectRecord(
             term=c.aspect_term,
+            category=c.category,
             span=c.span,
             confidence=c.confidence,
             sentiments=(
@@ -111,6 +113,7 @@ def stage_result(
                     confidence=c.confidence,
                     evidence=c.evidence,
                     opinion_term=c.opinion_term,
+                    category=c.category,
                 ),
             ),
         )

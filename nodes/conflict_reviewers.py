@@ -39,7 +39,7 @@ from absa.schemas.state import State
 
 ACTORS = {"review_a": "A", "review_b": "B", "review_c": "C"}
 _SHOWN = {
-    *("tuple_id", "aspect_term", "aspect_ref", "polarity"),
+    *("tuple_id", "aspect_term", "aspect_ref", "category", "polarity"),
     *("evidence", "span", "confidence", "origin_agent"),
 }
 

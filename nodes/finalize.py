@@ -195,7 +195,7 @@ def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
 def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
     """The tuples of a result, each once."""
     found = {
-        (lang.key(a.name), s.polarity): AspectTuple(
+        (lang.key(a.name), s.category, s.polarity): AspectTuple(
             aspect_term=a.term,
             polarity=s.polarity,
             category=s.category,

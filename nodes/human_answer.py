@@ -188,7 +188,12 @@ class _Rows:
             **{name: value for name, value in unnamed.items() if value},
             "span": own[0].span.model_dump() if own[0].span else None,
             "sentiments": [
-                {"polarity": a.polarity, "confidence": a.confidence, "evidence": a.evidence}
+                {
+                    "polarity": a.polarity,
+                    "confidence": a.confidence,
+                    "evidence": a.evidence,
+                    **({"category": a.category} if a.category else {}),
+                }
                 for a in own
             ],
         }
@@ -318,7 +323,7 @@ def _with_result(output: FinalOutput, changed: dict[str, Any], lang: Language) -
     """
     aspects: tuple[FinalAspect, ...] = changed["final_aspects"]
     tuples = {
-        (lang.key(a.name), a.polarity): AspectTuple(
+        (lang.key(a.name), a.category, a.polarity): AspectTuple(
             aspect_term=a.aspect_term,
             polarity=a.polarity,
             category=a.category,
@@ -326,7 +331,7 @@ def _with_result(output: FinalOutput, changed: dict[str, Any], lang: Language) -
         )
         for a in aspects
     }
-    before = {(lang.key(t.name), t.polarity) for t in output.final_result.stage1_tuples}
+    before = {(lang.key(t.name), t.category, t.polarity) for t in output.final_result.stage1_tuples}
     result = output.final_result.model_copy(
         update={**changed, "final_tuples": tuple(tuples.values())}
     )

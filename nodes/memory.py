@@ -40,7 +40,7 @@ from absa.nodes.human_answer import without_word
 from absa.nodes.language import Language, language
 from absa.nodes.merge_candidates import aspect_of
 from absa.nodes.polarity import read
-from absa.nodes.review_context import Mentions
+from absa.nodes.review_context import Mentions, mentions_of
 from absa.nodes.text import grounded
 from absa.schemas.answers import L3_RISKS, Edit, PersonaTurnAnswer, Risk
 from absa.schemas.errors import InputError
@@ -344,7 +344,7 @@ def _edits(turns: Sequence[Turn]) -> list[Edit]:
 
 
 def _target(edit: Edit, mentions: Mentions, lang: Language) -> str:
-    term, _ = mentions.first((edit.target.aspect_ref, edit.target.aspect_term))
+    term, _ = mentions.first(mentions_of(edit))
     return lang.key(term or "")
 
 

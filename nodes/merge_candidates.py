@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from absa.nodes.board import DEFAULT_CONFIDENCE
+from absa.nodes.categories import categories_of
 from absa.nodes.language import Language, language
 from absa.nodes.perspectives import ORIGINS
 from absa.nodes.polarity import PolarityCounter
@@ -37,7 +38,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 def merge_candidates(state: State, pipeline: PipelineSettings) -> CandidatesUpdate:
     """Number the triplets and flag what needs a second look."""
     text, lang = state["text"], language(state["lang"])
-    counter = PolarityCounter()
+    counter = PolarityCounter(categories_of(pipeline))
     given = state.get("given_aspects")
     candidates = number(state["triplet_answers"], text, counter, wanted(given, lang))
     return {
@@ -97,6 +98,7 @@ def number(
                     origin_agent=origin,
                     aspect_term=term,
                     aspect_ref=ref,
+                    category=counter.category(item.category),
                     polarity=polarity,
                     opinion_term=item.opinion_term,
                     evidence=item.evidence,

@@ -67,6 +67,7 @@ def joint_answers(
         aspects=[
             AspectItem(
                 term=name,
+                category=t.category,
                 span=t.span,
                 confidence=t.confidence,
                 # It belongs to the name as it was written, and says nothing about a part of it.
@@ -104,6 +105,7 @@ def separate_answers(
             things[key] = thing
     aspects = []
     for aspect in ate.aspects:
+        counter.category(aspect.category)
         name = _of(aspect.term, things, lang)
         counter.named(aspect.term, name)
         if name == aspect.term:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from absa.nodes.board import Board
+from absa.nodes.categories import categories_of
 from absa.nodes.language import language
 from absa.nodes.memory import warns
-from absa.nodes.polarity import exact
+from absa.nodes.polarity import exact, read
 from absa.nodes.thresholds import reaches
 from absa.schemas.answers import L3_RISKS, Risk
 from absa.schemas.records import (
@@ -198,7 +199,12 @@ def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUp
         outcomes: dict[str, GateOutcome] = {}
         for n, record in enumerate(state["gate_verdicts"]):
             if record.verdict == verdict:
-                correction = override(board, record, pipeline.debate_override.min_target_conf)
+                correction = override(
+                    board,
+                    record,
+                    pipeline.debate_override.min_target_conf,
+                    judged_category(state, pipeline, board, record),
+                )
                 outcomes[record.aspect] = GateOutcome(
                     order=n,
                     record=record,
@@ -317,7 +323,25 @@ def weigh(
     )
 
 
-def override(board: Board, record: GateRecord, min_target_conf: float) -> Correction:
+def judged_category(
+    state: State, pipeline: PipelineSettings, board: Board, record: GateRecord
+) -> str | None:
+    """The category of a tuple that is added: what the judge's own tuple says."""
+    categories, summary = categories_of(pipeline), state["judge_answer"]
+    if categories is None or summary is None:
+        return None
+    said = (
+        categories.find(t.category)
+        for t in summary.final_tuples
+        if board.resolve(t.aspect_term) == board.lang.key(record.aspect)
+        and read(t.polarity).value == record.target
+    )
+    return next(said, None)
+
+
+def override(
+    board: Board, record: GateRecord, min_target_conf: float, category: str | None = None
+) -> Correction:
     """Carry out a verdict on the board and log it."""
     key = board.lang.key(record.aspect)
     before = board.snapshot(key)
@@ -328,7 +352,10 @@ def override(board: Board, record: GateRecord, min_target_conf: float) -> Correc
             key = board.add_aspect(record.aspect)
         assert record.target is not None
         added = Sentiment(
-            polarity=record.target, confidence=min_target_conf, evidence=record.evidence
+            polarity=record.target,
+            confidence=min_target_conf,
+            evidence=record.evidence,
+            category=category,
         )
         board.put(key, [added])
     elif record.verdict == "confirm":

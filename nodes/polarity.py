@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from rapidfuzz.distance import Levenshtein
 
+from absa.nodes.categories import CategorySet
 from absa.schemas.answers import LABELS, POLARITIES
 from absa.schemas.records import Counts
 
@@ -51,14 +52,17 @@ def read(word: str | None, words: Sequence[str] = POLARITIES) -> Read:
 class PolarityCounter:
     """Reads polarity words and counts what had to be repaired or left out.
 
-    It also counts the names that were changed or left out.
+    It also counts the names that were changed or left out, and, with a category set in force, the
+    categories outside it.
     """
 
+    categories: CategorySet | None = None
     repaired: int = 0
     invalid: int = 0
     names_cut: int = 0
     names_refused: int = 0
     names_unlikely: int = 0
+    categories_invalid: int = 0
 
     def read(self, word: str | None, words: Sequence[str] = POLARITIES) -> str | None:
         """The canonical word, or None if it is invalid."""
@@ -70,6 +74,14 @@ class PolarityCounter:
     def label(self, word: str | None) -> str | None:
         """A sentence label; one that was not given is no error."""
         return self.read(word, LABELS) if word is not None else None
+
+    def category(self, word: str | None) -> str | None:
+        """The category of the set that a word spells; None without a set or a word."""
+        if self.categories is None or word is None:
+            return None
+        found = self.categories.find(word)
+        self.categories_invalid += found is None
+        return found
 
     def named(self, name: str | None, thing: str | None) -> None:
         """Count what became of a name: a judgement was cut from it, or it names nothing."""
@@ -85,6 +97,7 @@ class PolarityCounter:
             name_cut_count=self.names_cut,
             name_refused_count=self.names_refused,
             name_unlikely_count=self.names_unlikely,
+            category_invalid_count=self.categories_invalid,
         )
 
 

@@ -7,6 +7,7 @@
 | `drop_tuple`                                    | 0.8    | none                              |
 | any of these in the judge's `final_patch`       | 0.8    | as above                          |
 | `set_aspect_ref`, `merge_tuples`                | 0      | none                              |
+| `set_category` (with a category set in force)   | 0      | none                              |
 
 A vote to drop a tuple is not a vote for the opposite polarity. The weights are settings
 (`debate.hint_weights`).
@@ -38,12 +39,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.contested import WITNESS, given_keys, witnessed
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import PolarityCounter
 from absa.nodes.text import grounded
 from absa.schemas.answers import (
     EDIT_OPS,
+    SET_CATEGORY,
     UNNAMED,
     DebateSummary,
     Edit,
@@ -85,7 +88,7 @@ _FALLBACK = "none: an edit that names no known aspect keeps its own term as a ne
 
 def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpdate:
     """Turn the debate into hints."""
-    counter = PolarityCounter()
+    counter = PolarityCounter(categories_of(pipeline))
     lang = language(state["lang"])
     contested = pipeline.debates_contested
     witnesses = list(_witnesses(state, pipeline, lang)) if contested else []
@@ -110,6 +113,7 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
     counter.label(summary.sentence_polarity)
     for given in summary.final_tuples:
         counter.read(given.polarity)
+        counter.category(given.category)
     return {
         "debate_hints": context,
         "counts": {**state["counts"], "debate": counter.counts()},
@@ -198,7 +202,7 @@ def build_context(
     points: list[RebuttalPoint] = []
 
     def add(edit: Edit, speaker: str, weight: float) -> tuple[str, bool] | None:
-        term, known = mentions.first((edit.target.aspect_ref, edit.target.aspect_term))
+        term, known = mentions.first(mentions_of(edit))
         if term is None or (given and not known):
             return None
         if text is not None and edit.op != "confirm_tuple" and not grounded(text, edit.evidence):
@@ -209,6 +213,8 @@ def build_context(
         said = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
         if said is not None:
             counter.read(said)
+        if edit.op == SET_CATEGORY:
+            counter.category(edit.value)
         hint = Hint(
             speaker=speaker,
             op=edit.op,
@@ -222,7 +228,7 @@ def build_context(
 
     for turn in sorted(turns, key=lambda t: t.index):
         assert isinstance(turn.answer, TurnAnswer), "a patch debate speaks in edits"
-        edits = known_edits(turn.answer.proposed_edits)
+        edits = known_edits(turn.answer.proposed_edits, counter.categories)
         placed = [add(e, turn.speaker, getattr(weights, e.op)) for e in edits]
         if not turn.answer.proposed_edits:
             pass  # a speaker who agrees with everything is right to be silent
@@ -232,7 +238,7 @@ def build_context(
             stats["none"] += 1
             fails["no_match" if stage1.aspects else "no_aspects"] += 1
         points.append(_rebuttal(turn, edits, [found[0] for found in placed if found]))
-    for edit in known_edits(summary.final_patch):
+    for edit in known_edits(summary.final_patch, counter.categories):
         in_patch = edit.op in _WEIGHED_IN_PATCH
         add(edit, JUDGE, weights.final_patch if in_patch else getattr(weights, edit.op))
     _add_witnesses(hints, names, witnesses, mentions, lang)
@@ -349,9 +355,14 @@ def _why_unmapped(stage1: StageResult, polarity: str) -> str:
     return "neutral_stance" if polarity == "neutral" else "no_match"
 
 
-def known_edits(edits: Iterable[Edit]) -> list[Edit]:
+def known_edits(edits: Iterable[Edit], categories: CategorySet | None) -> list[Edit]:
     """The edits whose op exists; a made-up op says nothing."""
-    return [e for e in edits if e.op in EDIT_OPS]
+    return [e for e in edits if e.op in EDIT_OPS or (categories and e.op == SET_CATEGORY)]
+
+
+def mentions_of(edit: Edit) -> tuple[str | None, ...]:
+    """The words by which an edit names its aspect, the most telling first."""
+    return edit.target.aspect_ref, edit.target.aspect_term, edit.target.category
 
 
 def _polarity_said(edit: Edit, stage1_polarities: frozenset[str]) -> str | None:

@@ -24,10 +24,12 @@ With trust 1 no further call is made. `benchmarks/second_opinion.py` measures th
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import sqrt
 from typing import Literal
 
+from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import PolarityCounter, read
 from absa.nodes.text import locate
@@ -59,18 +61,22 @@ class Seen:
 
 
 def seen_by(
-    reader: SecondReaderAnswer, text: str, lang: Language, only: Container[str] | None = None
+    reader: SecondReaderAnswer,
+    text: str,
+    lang: Language,
+    only: Container[str] | None = None,
+    categories: CategorySet | None = None,
 ) -> dict[Pair, Seen]:
-    """The explicit tuples of the second reader by (aspect key, polarity), the likeliest of each.
+    """The explicit tuples of the second reader, the likeliest of each.
 
     With `only`, those of aspects with these keys.
     """
     seen: dict[Pair, Seen] = {}
     for item in reader.tuples:
-        one = _seen(item, text)
+        one = _seen(item, text, categories)
         if one is None:
             continue
-        pair = (lang.key(one.form[0].name), one.form[1].polarity)
+        pair = (lang.key(one.form[0].name), one.form[1].category, one.form[1].polarity)
         if only is not None and pair[0] not in only:
             continue
         if pair not in seen or seen[pair].probability < one.probability:
@@ -78,14 +84,36 @@ def seen_by(
     return seen
 
 
-def _seen(item: ReaderTuple, text: str) -> Seen | None:
+def aligned(seen: Mapping[Pair, Seen], pairs: Iterable[Pair]) -> dict[Pair, Seen]:
+    """The reader's tuples; one without a category is the calls' tuple of its aspect and polarity.
+
+    The analyser has categories of its own domains only.
+    """
+    found: dict[Pair, Seen] = {}
+    named = {(key, polarity): category for key, category, polarity in reversed(list(pairs))}
+    for (key, category, polarity), one in seen.items():
+        if category is None and (category := named.get((key, polarity))) is not None:
+            aspect, sentiment = one.form
+            form = (aspect, sentiment.model_copy(update={"category": category}))
+            one = replace(one, form=form)
+        found.setdefault((key, category, polarity), one)
+    return found
+
+
+def _seen(item: ReaderTuple, text: str, categories: CategorySet | None) -> Seen | None:
     span = locate(text, item.aspect_term or "", item.span)
     polarity = read(item.polarity).value
     if span is None or polarity is None or item.is_implicit:
         return None
     stated = item.confidence if item.probability is None else item.probability
     probability = stated or 0.0
-    sentiment = Sentiment(polarity=polarity, confidence=probability, evidence=item.evidence)
+    sentiment = Sentiment(
+        polarity=polarity,
+        confidence=probability,
+        evidence=item.evidence,
+        opinion_term=item.opinion_term,
+        category=categories.find(item.category) if categories else None,
+    )
     aspect = AspectRecord(term=item.aspect_term or "", span=span, confidence=probability)
     return Seen((aspect, sentiment), probability, item.reported is not False)
 
@@ -98,7 +126,8 @@ def explicit(forms: Mapping[Pair, Form]) -> dict[Pair, Form]:
 def compare(state: State, pipeline: PipelineSettings) -> CompareUpdate:
     """Compare the first call with the second reader."""
     lang, text = language(state["lang"]), state["text"]
-    counter, reader = PolarityCounter(), state["second_reader_answer"]
+    categories = categories_of(pipeline)
+    counter, reader = PolarityCounter(categories), state["second_reader_answer"]
     result = read_extraction(
         state["extract_answers"]["0"],
         text,
@@ -109,7 +138,7 @@ def compare(state: State, pipeline: PipelineSettings) -> CompareUpdate:
     )
     forms = forms_of(result, text, lang)
     called = explicit(forms)
-    seen = seen_by(reader, text, lang, _given_keys(state, lang))
+    seen = aligned(seen_by(reader, text, lang, _given_keys(state, lang), categories), called)
     reported = {pair: one for pair, one in seen.items() if one.reported}
     reads_language, knows_domain = reader.reads_language is not False, bool(reader.knows_domain)
     trust, trust_from = _trust(state, pipeline.selective, reads_language, knows_domain)
@@ -161,7 +190,8 @@ def _trust(
 def fuse(state: State, pipeline: PipelineSettings) -> FuseUpdate:
     """Decide about every tuple that a call or the second reader sees."""
     lang, text = language(state["lang"]), state["text"]
-    counter, given = PolarityCounter(), state.get("given_aspects")
+    categories = categories_of(pipeline)
+    counter, given = PolarityCounter(categories), state.get("given_aspects")
     answers = sorted(state["extract_answers"].items(), key=lambda item: int(item[0]))
     results = [read_extraction(a, text, lang, counter, given) for _, a in answers]
     calls = [forms_of(result, text, lang) for result in results]
@@ -170,7 +200,9 @@ def fuse(state: State, pipeline: PipelineSettings) -> FuseUpdate:
     share = threshold = pipeline.vote.threshold
     seen: dict[Pair, Seen] = {}
     if opinion.reads_language:
-        seen = seen_by(state["second_reader_answer"], text, lang, _given_keys(state, lang))
+        only = _given_keys(state, lang)
+        seen = seen_by(state["second_reader_answer"], text, lang, only, categories)
+        seen = aligned(seen, chain.from_iterable(calls))
         threshold = pipeline.selective.threshold
     scored = score_tuples(calls, seen, opinion.trust, threshold, share)
     if given is not None:
@@ -227,7 +259,8 @@ def score_tuples(
         tuples.append(
             FusedTuple(
                 aspect_term=aspect.term,
-                polarity=pair[1],
+                category=pair[1],
+                polarity=pair[2],
                 is_implicit=pair not in is_explicit,
                 votes=votes,
                 p=p,
@@ -250,7 +283,7 @@ def _with_best(scored: Sequence[FusedTuple], lang: Language) -> list[FusedTuple]
 
 
 def _pair(t: FusedTuple, lang: Language) -> Pair:
-    return lang.key(t.name), t.polarity
+    return lang.key(t.name), t.category, t.polarity
 
 
 def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Language) -> StageResult:
@@ -258,7 +291,7 @@ def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Langua
     scores = {_pair(t, lang): t.score for t in scored}
 
     def with_score(aspect: AspectRecord, sentiment: Sentiment) -> Sentiment:
-        pair = (lang.key(aspect.name), sentiment.polarity)
+        pair = (lang.key(aspect.name), sentiment.category, sentiment.polarity)
         return sentiment.model_copy(update={"confidence": scores.get(pair, sentiment.confidence)})
 
     aspects = (

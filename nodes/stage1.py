@@ -17,12 +17,14 @@
 from __future__ import annotations
 
 from absa.nodes.board import DEFAULT_CONFIDENCE, backfilled
+from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.language import Language, language
 from absa.nodes.names import joint_answers, separate_answers
 from absa.nodes.polarity import PolarityCounter
 from absa.nodes.text import locate
 from absa.nodes.thresholds import reaches
 from absa.schemas.answers import (
+    UNNAMED,
     AspectItem,
     AteAnswer,
     AtsaAnswer,
@@ -39,7 +41,7 @@ from absa.schemas.state import Stage1Update, State
 def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:
     """Merge the answers of Stage 1."""
     lang = language(state["lang"])
-    given, counter = state.get("given_aspects"), PolarityCounter()
+    given, counter = state.get("given_aspects"), PolarityCounter(categories_of(pipeline))
     ate, atsa = _answers(state, pipeline, lang, counter)
     if given is None:
         least = pipeline.min_name_probability
@@ -79,7 +81,7 @@ def found_aspects(
     counter: PolarityCounter | None = None,
 ) -> tuple[list[AspectRecord], AspectRecord | None]:
     """ATE's aspects under the rules, and which one the contrast added to them."""
-    merged = merge_aspects(answer, text, lang)
+    merged = merge_aspects(answer, text, lang, counter.categories if counter else None)
     likely = likely_aspects(merged, answer, lang, least)
     if counter is not None:
         counter.names_unlikely += len(merged) - len(likely)
@@ -93,22 +95,27 @@ def likely_aspects(
 ) -> list[AspectRecord]:
     """Without those whose name was less likely than that wherever the model wrote it."""
     likely = {
-        lang.key(name_of(item.term))
+        lang.key(item.term)
         for item in answer.aspects
-        if item.name_probability is None or reaches(item.name_probability, least)
+        if item.term and (item.name_probability is None or reaches(item.name_probability, least))
     }
-    return [aspect for aspect in aspects if lang.key(aspect.name) in likely]
+    return [a for a in aspects if a.term is None or lang.key(a.term) in likely]
 
 
-def merge_aspects(answer: AteAnswer, text: str, lang: Language) -> list[AspectRecord]:
+def merge_aspects(
+    answer: AteAnswer, text: str, lang: Language, categories: CategorySet | None = None
+) -> list[AspectRecord]:
     """ATE's aspects, stripped, located, without duplicates or terms of punctuation alone."""
     found: dict[str, AspectRecord] = {}
     for item in answer.aspects:
         term = lang.strip_particle(item.term) if item.term else None
-        key = lang.key(name_of(term))
+        category = categories.find(item.category) if categories else None
+        key = lang.key(name_of(term, category))
         if key and key not in found:
             span = _place(text, term, item) if term else None
-            found[key] = AspectRecord(term=term, span=span, confidence=item.confidence)
+            found[key] = AspectRecord(
+                term=term, category=category, span=span, confidence=item.confidence
+            )
     return list(found.values())
 
 
@@ -169,30 +176,42 @@ def with_missing_second_aspect(answer: ValidatorAnswer, second: AspectRecord) ->
 def anchor(
     answer: AtsaAnswer, aspects: list[AspectRecord], lang: Language, counter: PolarityCounter
 ) -> StageResult:
-    """Sentiments on their aspects; the rest apart."""
-    anchored: dict[str, list[Sentiment]] = {lang.key(a.name): [] for a in aspects}
+    """Sentiments on their aspects; the rest apart.
+
+    A sentiment without a category of its own has that of its aspect. Where ATE gave an unnamed
+    aspect no category, it stands for the unnamed aspects of all categories.
+    """
+    records = {lang.key(a.name): a for a in aspects}
+    anchored: dict[str, list[Sentiment]] = {key: [] for key in records}
     unanchored: list[Unanchored] = []
     for item in answer.aspect_sentiments:
         polarity = counter.read(item.polarity)
         if polarity is None:
             continue
+        category = counter.category(item.category)
         sentiment = Sentiment(
             polarity=polarity,
+            category=category,
             confidence=DEFAULT_CONFIDENCE if item.confidence is None else item.confidence,
             evidence=item.evidence,
             opinion_term=item.opinion_term,
             said_implicit=bool(item.is_implicit),
         )
-        key = lang.key(name_of(item.aspect_ref))
+        key = lang.key(name_of(item.aspect_ref, category))
+        if item.aspect_ref is None and key not in records and lang.key(UNNAMED) in records:
+            records[key] = records[lang.key(UNNAMED)].model_copy(update={"category": category})
+            anchored[key] = []
         if key in anchored:
+            if item.category is None and records[key].category is not None:
+                sentiment = sentiment.model_copy(update={"category": records[key].category})
             anchored[key].append(sentiment)
         else:
             unanchored.append(Unanchored(aspect_term=item.aspect_ref, **sentiment.model_dump()))
     return StageResult(
         aspects=tuple(
-            a.model_copy(update={"sentiments": tuple(anchored[lang.key(a.name)] or [backfilled()])})
-            for a in aspects
-            if a.term is not None or anchored[lang.key(a.name)]
+            a.model_copy(update={"sentiments": tuple(anchored[key] or [backfilled(a.category)])})
+            for key, a in records.items()
+            if a.term is not None or anchored[key]
         ),
         unanchored=tuple(unanchored),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from absa.nodes.categories import categories_of
 from absa.nodes.language import Language, language
 from absa.nodes.names import joint_answers
 from absa.nodes.polarity import PolarityCounter
@@ -23,7 +24,7 @@ from absa.schemas.state import Stage1Update, State
 def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
     """Take the tuples that enough answers agree on."""
     lang, text = language(state["lang"]), state["text"]
-    counter = PolarityCounter()
+    counter = PolarityCounter(categories_of(pipeline))
     answers = [answer for _, answer in sorted(state["extract_answers"].items(), key=_number)]
     given = state.get("given_aspects")
     least = pipeline.min_name_probability if pipeline.protocol == "single" else 0.0
@@ -55,7 +56,8 @@ def read_extraction(
     return anchor(atsa, aspects, lang, counter)
 
 
-Pair = tuple[str, str]
+Pair = tuple[str, str | None, str]
+"""Aspect key, category (None where no set is in force) and polarity."""
 Form = tuple[AspectRecord, Sentiment]
 
 
@@ -70,11 +72,11 @@ def best_supported(forms: Iterable[Form], text: str) -> Form:
 
 
 def forms_of(result: StageResult, text: str, lang: Language) -> dict[Pair, Form]:
-    """The tuples of a result by (aspect key, polarity), each in its best supported form."""
+    """The tuples of a result by key, category and polarity, each in its best supported form."""
     every: dict[Pair, list[Form]] = {}
     for aspect in result.aspects:
         for sentiment in aspect.sentiments:
-            pair = (lang.key(aspect.name), sentiment.polarity)
+            pair = (lang.key(aspect.name), sentiment.category, sentiment.polarity)
             every.setdefault(pair, []).append((aspect, sentiment))
     return {pair: best_supported(forms, text) for pair, forms in every.items()}
 
@@ -82,7 +84,7 @@ def forms_of(result: StageResult, text: str, lang: Language) -> dict[Pair, Form]
 def result_of(forms: Mapping[Pair, Form]) -> StageResult:
     """A result with these tuples."""
     aspects: dict[str, AspectRecord] = {}
-    for (key, _), (aspect, sentiment) in forms.items():
+    for (key, _, _), (aspect, sentiment) in forms.items():
         held = aspects.get(key, aspect.model_copy(update={"sentiments": ()}))
         aspects[key] = held.model_copy(update={"sentiments": (*held.sentiments, sentiment)})
     return StageResult(aspects=tuple(aspects.values()))

@@ -8,6 +8,7 @@ stay the words that were said; judging them is a rule (`absa.nodes.polarity`).
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -44,6 +45,8 @@ L3_RISKS = frozenset(
 )
 """Risks under which an aspect's polarity is not to be overridden lightly."""
 SEVERITIES = ("low", "mid", "high")
+SET_CATEGORY = "set_category"
+"""An edit that there is only where a category set is in force."""
 EDIT_OPS = ("set_polarity", "set_aspect_ref", "merge_tuples", "drop_tuple", "confirm_tuple")
 PROPOSALS = ("FLIP_POLARITY", "DROP_ASPECT", "REVISE_SPAN")
 ASPECT_ACTIONS = ("keep", "revise_span", "drop", "add")
@@ -158,10 +161,25 @@ class Span(BaseModel):
     end: int
 
 
+# What the schema that a model is shown has only where a category set is in force.
+_WITH_CATEGORIES = "x-with-categories"
+_OR_NULL: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
 Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Word = Annotated[str | None, BeforeValidator(_text)]
 Required = Annotated[str, BeforeValidator(_text)]
 Name = Annotated[str | None, BeforeValidator(_name)]
+# A category as it was said; whether it is one of the set is a rule.
+SaidCategory = Annotated[
+    str | None,
+    BeforeValidator(_name),
+    WithJsonSchema({**_OR_NULL, _WITH_CATEGORIES: "category"}),
+]
+CategoryWord = Annotated[
+    str | None,
+    BeforeValidator(_text),
+    WithJsonSchema({**_OR_NULL, _WITH_CATEGORIES: "word"}),
+]
 Confidence = Annotated[
     float | None,
     BeforeValidator(_confidence),
@@ -199,6 +217,45 @@ class Answer(Item):
     forbidden: ClassVar[tuple[str, ...]] = ()
     # Lists that an answer may do without, also where it was cut off before them.
     optional: ClassVar[tuple[str, ...]] = ()
+    # Whether it speaks of tuples that others found.
+    in_debate: ClassVar[bool] = False
+    # The categories in force, which the schema lists.
+    categories: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The schema that a model is shown: with categories only where there are any."""
+        schema = super().model_json_schema(*args, **kwargs)
+        _fit_categories(schema, cls.categories)
+        return schema
+
+
+def _fit_categories(node: Any, categories: tuple[str, ...]) -> None:
+    """Take out of a schema what belongs to categories, or fill it in."""
+    for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _fit_categories(part, categories)
+    for name, part in list(node.get("properties", {}).items()) if isinstance(node, dict) else ():
+        kind = part.pop(_WITH_CATEGORIES, None)
+        if kind == "op" and categories:
+            part["enum"] = [*part["enum"], SET_CATEGORY]
+        elif kind == "category" and categories:
+            part["anyOf"] = [{"type": "string", "enum": list(categories)}, {"type": "null"}]
+        elif kind in ("category", "word") and not categories:
+            del node["properties"][name]
+
+
+@cache
+def with_categories(answer: type[Answer], categories: tuple[str, ...]) -> type[Answer]:
+    """The answer type whose schema lists these categories."""
+    made = create_model(answer.__name__, __base__=answer, __module__=answer.__module__)
+    made.categories = categories
+    return made
+
+
+@cache
+def has_categories(answer: type[Answer]) -> bool:
+    """Whether items of the answer may have a category, or edits may set one."""
+    return _WITH_CATEGORIES in json.dumps(super(Answer, answer).model_json_schema())
 
 
 class AspectItem(Item):
@@ -207,6 +264,7 @@ class AspectItem(Item):
     named_by: ClassVar[str | None] = "term"
     # None where the text judges something that it does not name.
     term: Name
+    category: SaidCategory = None
     span: OptionalSpan = None
     confidence: Confidence = None
     name_probability: NameProbability = None
@@ -223,8 +281,9 @@ class SentimentItem(Item):
     """One sentiment that ATSA found."""
 
     aspect_ref: Name = None
+    category: SaidCategory = None
     polarity: SpokenPolarity = None
-    opinion_term: SkipJsonSchema[Word] = None
+    opinion_term: CategoryWord = None
     evidence: Word = None
     confidence: Confidence = None
     # Models are not asked: whether the aspect has a place in the text says it.
@@ -269,6 +328,7 @@ class EditTarget(Item):
 
     aspect_ref: Name = None
     aspect_term: SkipJsonSchema[Name] = None
+    category: SkipJsonSchema[SaidCategory] = None
     # Not asked for: a small model writes the new polarity here instead of into `value`, and the
     # one that the tuple has now is known.
     polarity: SkipJsonSchema[OptionalPolarity] = None
@@ -277,7 +337,11 @@ class EditTarget(Item):
 class Edit(Item):
     """One edit of the patch debate."""
 
-    op: Annotated[str, BeforeValidator(_text), _one_of(EDIT_OPS)]
+    op: Annotated[
+        str,
+        BeforeValidator(_text),
+        WithJsonSchema({"type": "string", "enum": [*EDIT_OPS], _WITH_CATEGORIES: "op"}),
+    ]
     target: Annotated[EditTarget, BeforeValidator(_target)] = EditTarget()
     value: Word = None
     evidence: Word = None
@@ -289,6 +353,7 @@ class Edit(Item):
 class TurnAnswer(Answer):
     """A speaker of the patch debate says edits and nothing else."""
 
+    in_debate: ClassVar[bool] = True
     agent: Word = None
     proposed_edits: list[Edit] = Field(default_factory=list)
 
@@ -309,6 +374,7 @@ class DebateTuple(Item):
     """An aspect and the polarity the judge gives it."""
 
     aspect_term: Name = None
+    category: SaidCategory = None
     polarity: SpokenPolarity = None
 
 
@@ -334,6 +400,7 @@ class JudgeAnswer(Answer):
     """The judge: one patch, one consistent set of tuples, the sentence's polarity and evidence."""
 
     optional: ClassVar[tuple[str, ...]] = ("aspect_evidence",)
+    in_debate: ClassVar[bool] = True
 
     final_patch: list[Edit] = Field(default_factory=list)
     final_tuples: list[DebateTuple] = Field(default_factory=list)
@@ -409,6 +476,8 @@ class AspectReview(Item):
     """What ATE's second look says about one aspect. `provenance` is written by code."""
 
     term: Name = None
+    # Of an aspect that is added.
+    category: SaidCategory = None
     action: Annotated[str, BeforeValidator(_text), _one_of(ASPECT_ACTIONS)]
     revised_span: RevisedSpan = None
     reason: Word = None
@@ -427,6 +496,8 @@ class SentimentReview(Item):
     """What ATSA's second look says about one sentiment. `provenance` is written by code."""
 
     aspect_ref: Name = None
+    # Of a sentiment that is added.
+    category: SaidCategory = None
     action: Annotated[str, BeforeValidator(_text), _one_of(SENTIMENT_ACTIONS)]
     revised_polarity: OptionalPolarity = None
     confidence: Confidence = None
@@ -447,8 +518,10 @@ class ExtractedTuple(Item):
 
     named_by: ClassVar[str | None] = "aspect_term"
     aspect_term: Name = None
+    category: SaidCategory = None
     span: OptionalSpan = None
     evidence: Word = None
+    opinion_term: CategoryWord = None
     polarity: SpokenPolarity = None
     confidence: Confidence = None
     name_probability: NameProbability = None
@@ -483,6 +556,7 @@ class ASTETripletItem(Item):
 
     aspect_term: Name = None
     aspect_ref: Name = None
+    category: SaidCategory = None
     evidence: Word = None
     opinion_term: Word = None
     polarity: SpokenPolarity = None

@@ -251,6 +251,7 @@ class Meta(OutputModel):
     stage2_risks: int | None = None
     polarity_repair_count: int = 0
     polarity_invalid_count: int = 0
+    category_invalid_count: int = 0
     # Names from which a judgement was cut, that name nothing, that the model held for unlikely.
     name_cut_count: int = 0
     name_refused_count: int = 0

@@ -160,6 +160,8 @@ class Counts(Record):
     name_refused_count: int = 0
     # The model held the name for unlikely (`pipeline.min_name_probability`).
     name_unlikely_count: int = 0
+    # A category outside the set in force.
+    category_invalid_count: int = 0
 
 
 class Hint(Record):

@@ -248,6 +248,7 @@ class HintWeights(_Section):
     merge_tuples: Weight = 0.0
     second_reader: Weight = 0.8
     """The embedded analyser's tuples (`debate.when: contested`), times their probability."""
+    set_category: Weight = 0.0
 
 
 class InjectionSettings(_Section):
@@ -491,6 +492,22 @@ class SelectiveSettings(_Section):
     and the model is called only once."""
 
 
+FROM_DATA = "from_data"
+SHIPPED_CATEGORIES = ("restaurants", "laptops", "hotels", "products")
+
+
+def _check_categories(value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    if isinstance(value, str) and value not in (FROM_DATA, *SHIPPED_CATEGORIES):
+        sets = ", ".join(SHIPPED_CATEGORIES)
+        raise ValueError(f"expected a list of categories, {FROM_DATA}, or one of {sets}")
+    if isinstance(value, tuple):
+        if not value:
+            raise ValueError("must list at least one category")
+        if repeated := _repeated(tuple(name.casefold() for name in value)):
+            raise ValueError(f"lists {', '.join(map(repr, repeated))} more than once")
+    return value
+
+
 class PipelineSettings(_Section):
     """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
 
@@ -503,6 +520,10 @@ class PipelineSettings(_Section):
     enable_debate: Flag = True
     enable_debate_override: Flag = True
     enable_moderator: Flag = True
+    categories: Annotated[Text | tuple[Text, ...] | None, AfterValidator(_check_categories)] = None
+    """The categories that a tuple may have: a list, a shipped set (restaurants, laptops, hotels,
+    products: NIKL's entity#attribute), or `from_data`, those of the data's gold. None: tuples have
+    no categories."""
     max_text_chars: Positive = 100_000
     """The longest text in characters. A longer one is refused; in a batch it fails alone."""
     min_name_probability: Confidence = 0.4
@@ -644,6 +665,18 @@ class Settings(_Section):
     aux_hf: AuxHfSettings = AuxHfSettings()
     wiring: WiringName | None = None
     """A function of your own, `module:function`, from these settings to a `Wiring`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_categories(cls, value: object) -> object:
+        """`categories` may stand at the top too."""
+        if not isinstance(value, Mapping) or "categories" not in value:
+            return value
+        pipeline = value.get("pipeline", {})
+        if not isinstance(pipeline, Mapping) or "categories" in pipeline:
+            return value
+        rest = {key: part for key, part in value.items() if key != "categories"}
+        return {**rest, "pipeline": {**pipeline, "categories": value["categories"]}}
 
     @model_validator(mode="after")
     def _check_second_reader(self) -> Self:

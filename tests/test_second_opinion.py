@@ -142,10 +142,11 @@ def test_implicit_tuples_are_decided_by_the_calls_alone() -> None:
     assert confidence["vibe"] == pytest.approx(2 / 3)
 
 
-def test_an_answer_that_names_nothing_adds_no_aspect() -> None:
+def test_an_answer_that_names_nothing_is_unnamed_and_no_reason_to_ask_again() -> None:
     nothing = [("NULL", "positive"), ("none", "negative"), (" null ", "neutral"), ("", "positive")]
     output, turns = decide([call(*nothing)], reader())
-    assert (pairs(output), turns) == (set(), [0])
+    unnamed = {(None, polarity) for polarity in ("positive", "negative", "neutral")}
+    assert (pairs(output), turns) == (unnamed, [0])
 
 
 def test_given_aspects_are_all_kept_and_only_their_polarities_fused() -> None:

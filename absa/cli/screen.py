@@ -136,8 +136,11 @@ def _polarity(polarity: str) -> Text:
 
 def _aspect(found: FinalAspect) -> Text:
     term = Text(show.aspect_name(found), f"bold {STYLES.get(found.polarity, '')}")
-    is_named = found.is_implicit and found.aspect_term
-    return term.append(" (implicit)", "not bold dim") if is_named else term
+    if found.is_implicit and found.aspect_term:
+        term.append(" (implicit)", "not bold dim")
+    if found.category and found.aspect_term:
+        term.append(f" {show.printable(found.category)}", "not bold dim")
+    return term
 
 
 def _evidence(found: FinalAspect) -> Text:

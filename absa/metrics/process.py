@@ -67,6 +67,7 @@ class ProcessTally:
             count[name] += card[name]
         for name in NAME_COUNTS:  # a run of an earlier version did not count them
             count[name] += card.get(name, 0)
+        count["category_invalid_count"] += card.get("category_invalid_count", 0)
         count["stage2_review_violation"] += len(card["stage2_review_violation"])
         self._add_second_opinion(card.get("selective"))
         self._add_person(card)
@@ -180,6 +181,7 @@ class ProcessTally:
             "polarity_repairs_per_sample": rate(n["polarity_repair_count"], samples),
             "polarity_invalids_per_sample": rate(n["polarity_invalid_count"], samples),
             **{f"{name}_per_sample": rate(n[name], samples) for name in NAME_COUNTS},
+            "category_invalids_per_sample": rate(n["category_invalid_count"], samples),
             "stage2_review_violations_per_sample": rate(n["stage2_review_violation"], samples),
             "hf_polarity_disagreement_rate": rate(n["hf_disagrees"], n["hf_known"]),
             "hf_disagreement_coverage_of_structural_risks": rate(

@@ -23,6 +23,7 @@ from absa.data import BadLine
 from absa.data.source import Source
 from absa.database import StorageError
 from absa.demos import Demos
+from absa.nodes.categories import from_gold
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.data_file import DataFile
 from absa.runs.directory import MANIFEST
@@ -39,7 +40,7 @@ from absa.schemas.backend import Backend
 from absa.schemas.errors import InputError
 from absa.schemas.json_text import parse_json
 from absa.schemas.sample import Sample
-from absa.schemas.settings import BackendSettings
+from absa.schemas.settings import FROM_DATA, SHIPPED_CATEGORIES, BackendSettings
 from absa.wired import wired
 
 SCRATCH = "scratch.db"
@@ -62,9 +63,10 @@ async def run(
     """
     control = control or Control()
     refuse_what_needs_one_process(plan)
+    data = DataFile(plan)
+    plan = with_categories_of(data, plan)
     # A graph that cannot work is refused before the first sample.
     wired(plan.settings).compile(backend=make_backend(plan.settings.backend), store=InMemoryStore())
-    data = DataFile(plan)
     engine = open_engine(plan, backend_for)
     with locked(plan.out):
         refuse_leftovers(plan.out)
@@ -73,6 +75,24 @@ async def run(
                 return await _Run(plan, journal, control, data, on_progress).go(engine)
         except StorageError as error:
             raise not_stored(error) from error
+
+
+def with_categories_of(data: DataFile, plan: RunPlan) -> RunPlan:
+    """The plan with the data's own categories where its settings ask for them (`from_data`)."""
+    pipeline = plan.settings.pipeline
+    if pipeline.categories != FROM_DATA:
+        return plan
+    aspects = chain.from_iterable(
+        row.aspects or () for row in data.rows() if isinstance(row, Sample)
+    )
+    names = from_gold(aspect.category for aspect in aspects)
+    if not names:
+        raise InputError(
+            f"categories: {FROM_DATA} finds no category in the gold of {data.path}; list the "
+            f"categories or name a shipped set: {', '.join(SHIPPED_CATEGORIES)}"
+        )
+    pipeline = pipeline.model_copy(update={"categories": names})
+    return replace(plan, settings=plan.settings.model_copy(update={"pipeline": pipeline}))
 
 
 def open_engine(plan: RunPlan, backend_for: Callable[[BackendSettings], Backend]) -> RunEngine:

@@ -14,6 +14,7 @@ from typing import Any
 
 from absa.nodes.language import language
 from absa.nodes.polarity import read
+from absa.runs.verify.words import judgement
 from absa.schemas.answers import ReviewActionsAnswer, TripletsAnswer, read_answer
 from absa.schemas.errors import AnswerError
 from absa.schemas.output import FinalOutput
@@ -55,9 +56,11 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
         yield "S1", f"the candidates are {_short(listed)}, the perspectives said {_short(said)}"
     if [c.tuple_id for c in meta.candidates] != [f"t{n}" for n in range(len(meta.candidates))]:
         yield "S1", "the candidates are not numbered t0, t1, …"
-    proposed = {(key(c.name), c.polarity) for c in meta.candidates}
+    proposed = {(key(c.name), judgement(c.category, c.polarity)) for c in meta.candidates}
     proposed |= {(own, "neutral") for own in (given or {}) if own not in {k for k, _ in proposed}}
-    listed_tuples = {(key(t.name), t.polarity) for t in output.final_result.stage1_tuples}
+    listed_tuples = {
+        (key(t.name), judgement(t.category, t.polarity)) for t in output.final_result.stage1_tuples
+    }
     if proposed != listed_tuples:
         yield "S1", "stage1_tuples are not those of the candidates"
 
@@ -122,7 +125,7 @@ def actions_visible(output: FinalOutput) -> Found:
                 yield "S4", f"{action.action_type} of {tuple_id} is {says} applied: that is wrong"
     groups: dict[tuple[str, str], list[tuple[str | None, str | None, float]]] = {}
     for c in left.values():
-        forms = groups.setdefault((_aspect(output, c), c.polarity), [])
+        forms = groups.setdefault((_aspect(output, c), judgement(c.category, c.polarity)), [])
         forms.append((c.aspect_term, c.evidence, c.confidence))
     # Aspects that the user gave and nobody judged stand behind the others.
     shown = output.final_result.final_aspects
@@ -133,7 +136,7 @@ def actions_visible(output: FinalOutput) -> Found:
             yield "S4", f"given and not judged: {_short(unjudged)}; final_aspects end otherwise"
         shown = shown[: -len(unjudged)]
     polarities = [polarity for _, polarity in groups]
-    if [a.polarity for a in shown] != polarities or not all(
+    if [judgement(a.category, a.polarity) for a in shown] != polarities or not all(
         (a.aspect_term, a.evidence, a.confidence) in forms
         for a, forms in zip(shown, groups.values(), strict=True)
     ):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from absa.runs.directory import first_problem
 from absa.runs.verify.conflict_review import actions_visible
 from absa.runs.verify.evidence import Evidence, Found
-from absa.runs.verify.words import named
+from absa.runs.verify.words import judgement, named
 from absa.schemas.answers import (
     Span,
     name_of,
@@ -18,13 +18,18 @@ from absa.schemas.records import Correction
 
 OVERRIDE = "debate_override"
 Detail = tuple[str | None, Span | None, str, float, str | None]
-"""Term, span, polarity, confidence and evidence."""
+"""Term, span, judgement, confidence and evidence."""
 
 
 class _Felt(BaseModel):
     polarity: str
     confidence: float
     evidence: str | None = None
+    category: str | None = None
+
+    @property
+    def judgement(self) -> str:
+        return judgement(self.category, self.polarity)
 
 
 class _Snapshot(BaseModel):
@@ -45,20 +50,20 @@ class _Snapshot(BaseModel):
         return (
             self.aspect_term,
             self.span,
-            sorted((s.polarity, s.confidence) for s in self.sentiments),
+            sorted((s.judgement, s.confidence) for s in self.sentiments),
         )
 
     @property
     def details(self) -> list[Detail]:
         """One entry per sentiment, as the final aspects have it."""
         return [
-            (self.aspect_term, self.span, s.polarity, s.confidence, s.evidence)
+            (self.aspect_term, self.span, s.judgement, s.confidence, s.evidence)
             for s in self.sentiments
         ]
 
     @property
     def polarities(self) -> frozenset[str]:
-        return frozenset(s.polarity for s in self.sentiments)
+        return frozenset(s.judgement for s in self.sentiments)
 
 
 def corrections_visible(e: Evidence) -> Found:
@@ -137,7 +142,13 @@ def _ends_as(
         return
     shown: dict[str, list[Detail]] = {}
     for a in e.output.final_result.final_aspects:
-        detail = (a.aspect_term, a.span, a.polarity, a.confidence, a.evidence)
+        detail = (
+            a.aspect_term,
+            a.span,
+            judgement(a.category, a.polarity),
+            a.confidence,
+            a.evidence,
+        )
         shown.setdefault(e.lang.key(a.name), []).append(detail)
     for key, (c, after) in last.items():
         made = after.details if after else []

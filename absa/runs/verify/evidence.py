@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from absa.nodes.categories import CategorySet
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import read
 from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.indexed_file import Line
 from absa.runs.verify.conflict_review import PROTOCOL as CONFLICT_REVIEW
-from absa.runs.verify.words import mapping_of, text_of
+from absa.runs.verify.words import judgement, mapping_of, text_of
 from absa.schemas.answers import (
     JudgeAnswer,
     name_of,
@@ -36,6 +37,7 @@ class Evidence:
         calls: What the agents answered.
         gate: What the gate wrote down.
         least: How likely a name had to be in this run.
+        categories: The category set that was in force.
     """
 
     line: Line
@@ -44,6 +46,7 @@ class Evidence:
     calls: list[Line]
     gate: list[Line]
     least: float = 0.0
+    categories: CategorySet | None = None
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -83,8 +86,8 @@ class Evidence:
         return found[-1] if found and isinstance(found[-1], dict) else None
 
     def keyed(self, tuples: Iterable[AspectTuple]) -> Tuples:
-        """Tuples by aspect key."""
-        return frozenset((self.lang.key(t.name), t.polarity) for t in tuples)
+        """Tuples by aspect key, each with its judgement."""
+        return frozenset((self.lang.key(t.name), judgement(t.category, t.polarity)) for t in tuples)
 
     def debate_tuples(self) -> set[tuple[str, str]]:
         """The valid tuples of the judge, by the names the debate used."""
@@ -94,11 +97,16 @@ class Evidence:
         except AnswerError:
             return set()
         return {
-            (key, polarity)
+            (key, judgement(category, polarity))
             for t in summary.final_tuples
-            if (key := self.lang.key(name_of(t.aspect_term)))
+            for category in (self.category(t.category),)
+            if (key := self.lang.key(name_of(t.aspect_term, category)))
             and (polarity := read(t.polarity).value)
         }
+
+    def category(self, word: str | None) -> str | None:
+        """The category in force that a word spells."""
+        return self.categories.find(word) if self.categories else None
 
     def sizes(self) -> dict[str, int]:
         """How much there is to check."""

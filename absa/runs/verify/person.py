@@ -9,7 +9,7 @@ from typing import Any
 from absa.nodes.human_answer import SOURCE, check, with_word, without_word
 from absa.runs.indexed_file import Line
 from absa.runs.verify.evidence import Evidence, Found
-from absa.runs.verify.words import differing, named, shown, some_of
+from absa.runs.verify.words import differing, judgement, named, shown, some_of
 from absa.schemas.human import SetLabel
 from absa.schemas.output import FinalAspect
 from absa.schemas.records import Correction
@@ -61,7 +61,9 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
         yield "S4", f"the person decided {dict(asked)}, on the log are {dict(logged)}"
     state: dict[str, list[Any]] = {}
     for a in aspects:
-        state.setdefault(e.lang.key(a.name), []).append((a.polarity, a.evidence))
+        state.setdefault(e.lang.key(a.name), []).append(
+            (judgement(a.category, a.polarity), a.evidence)
+        )
     for c in log:
         if not c.applied:
             yield "S4", f"{named(c)}: what a person decides is applied"
@@ -83,4 +85,7 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
 
 def _felt(shot: dict[str, Any] | None) -> list[Any]:
     sentiments = (shot or {}).get("sentiments", ())
-    return [(s.get("polarity"), s.get("evidence")) for s in sentiments]
+    return [
+        (judgement(s.get("category"), str(s.get("polarity"))), s.get("evidence"))
+        for s in sentiments
+    ]

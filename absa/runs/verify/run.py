@@ -15,6 +15,7 @@ from absa.data import BadLine, DataError, read_samples
 from absa.data.source import Source
 from absa.demos import Demos
 from absa.nodes.assets import OwnFiles, using
+from absa.nodes.categories import categories_of
 from absa.own_files import read_own_files
 from absa.prices import cost_of
 from absa.runs.artefacts import gate_summary
@@ -527,6 +528,7 @@ class _Verification:
         replayer = self._replayer()
         settings = self._settings
         least = settings.pipeline.min_name_probability if settings else 0.0
+        categories = categories_of(settings.pipeline) if settings else None
         for uid in self._files[OUTPUTS].uids:
             outputs = self._files[OUTPUTS].of(uid)
             cards = self._files[SCORECARDS].of(uid)
@@ -544,7 +546,8 @@ class _Verification:
                     self._say(COUNTS, what, uid, seed)
                     continue
                 asked, judged = ([x for x in lines if x.seed == seed] for lines in (calls, gate))
-                self._check_one(Evidence(line, output, card, asked, judged, least), replayer, seed)
+                about = Evidence(line, output, card, asked, judged, least, categories)
+                self._check_one(about, replayer, seed)
 
     def _check_seeds(self, uid: str, lines: Iterable[Line]) -> None:
         for seed in {line.seed for line in lines} - set(self._seeds):

@@ -14,7 +14,15 @@ from absa.runs.directory import TRACES
 from absa.runs.verify.conflict_review import review_follows
 from absa.runs.verify.corrections import OVERRIDE
 from absa.runs.verify.evidence import Evidence, Found
-from absa.runs.verify.words import dicts_of, mapping_of, named, pairs_in, tuples_in, word_of
+from absa.runs.verify.words import (
+    dicts_of,
+    judgement,
+    mapping_of,
+    named,
+    pairs_in,
+    tuples_in,
+    word_of,
+)
 from absa.schemas.answers import (
     LABELS,
     POLARITIES,
@@ -73,23 +81,36 @@ def _stage1_follows(e: Evidence) -> Found:
         return
     aspects, sentiments = answers
     said: dict[str, set[str]] = {}
+    own: dict[str, str | None] = {}
+    named_keys = {e.lang.key(a.term) for a in aspects.aspects if a.term}
+    for a in aspects.aspects:
+        category = e.category(a.category)
+        own.setdefault(e.lang.key(name_of(a.term, category)), category)
     for item in sentiments.aspect_sentiments:
         polarity = read(item.polarity).value
         if polarity:
-            said.setdefault(e.lang.key(name_of(item.aspect_ref)), set()).add(polarity)
-    every = {key for a in aspects.aspects if (key := e.lang.key(name_of(a.term)))}
+            category = e.category(item.category)
+            key = e.lang.key(name_of(item.aspect_ref, category))
+            if item.aspect_ref is None and key not in own and e.lang.key(UNNAMED) in own:
+                own[key] = category
+            if item.category is None:
+                category = own.get(key)
+            said.setdefault(key, set()).add(judgement(category, polarity))
+    every = own.keys() - {""}
     keys = every & {
-        e.lang.key(name_of(a.term))
+        e.lang.key(a.term)
         for a in aspects.aspects
-        if a.name_probability is None or reaches(a.name_probability, e.least)
+        if a.term and (a.name_probability is None or reaches(a.name_probability, e.least))
     }
     # What names nothing is an aspect only where it is judged.
-    keys -= {e.lang.key(UNNAMED)} - said.keys()
-    expected = {(key, p) for key in keys for p in said.get(key) or {"neutral"}}
+    keys |= {key for key in every - named_keys if key in said}
+    expected = {
+        (key, p) for key in keys for p in said.get(key) or {judgement(own.get(key), "neutral")}
+    }
     recorded = e.keyed(e.output.final_result.stage1_tuples)
     added = {key for key, _ in recorded} - keys
     # The contrast rule may find one aspect more, unless a side of it had a name that went.
-    whole = keys == every and len(keys) < 2
+    whole = named_keys - {""} <= keys and len(keys) < 2
     if len(added) == 1 and whole and e.lang.has_contrast(e.output.text):
         key = next(iter(added))
         expected |= {(key, p) for p in said.get(key) or {"neutral"}}
@@ -129,8 +150,12 @@ def _asked_for(e: Evidence) -> Found:
         )
         for item in dicts_of((e.answer(node) or {}).get(part))
     )
+    for edit in dicts_of((e.answer("judge") or {}).get("final_patch")):
+        asked["debate", word_of(edit.get("op")), ""] += 1
     for c in e.output.meta.correction_applied_log:
-        what = (c.source, c.proposal_type, word_of(c.target_aspect))
+        # The debate may have called the aspect by a synonym.
+        target = "" if c.source == "debate" else word_of(c.target_aspect)
+        what = (c.source, c.proposal_type, target)
         if c.source != OVERRIDE and not asked[what]:
             yield "S1", f"{named(c)} is on the log, but nobody asked for it in {TRACES}"
         asked[what] -= 1
@@ -167,7 +192,10 @@ def _patched_agrees(e: Evidence) -> Found:
     """The patched result has the tuples of Stage 2, and each of its sentiments an aspect."""
     ate, atsa = e.output.patched_stage2_ate, e.output.patched_stage2_atsa
     sentiments = atsa.aspect_sentiments if atsa else ()
-    patched = {(e.lang.key(name_of(s.aspect_ref, s.category)), s.polarity) for s in sentiments}
+    patched = {
+        (e.lang.key(name_of(s.aspect_ref, s.category)), judgement(s.category, s.polarity))
+        for s in sentiments
+    }
     stage2 = e.keyed(e.output.final_result.stage2_tuples)
     if patched != stage2:
         yield (

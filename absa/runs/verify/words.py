@@ -60,9 +60,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
+def judgement(category: str | None, polarity: str) -> str:
+    """What is said of an aspect: its polarity, with the category where one is in force."""
+    return f"{category}: {polarity}" if category else polarity
+
+
 def tuples_in(tuples: Iterable[AspectTuple]) -> str:
     """Tuples in a line."""
-    return " + ".join(f"{t.name}/{t.polarity}" for t in tuples) or "none"
+    return " + ".join(f"{t.name}/{judgement(t.category, t.polarity)}" for t in tuples) or "none"
 
 
 def pairs_in(pairs: Iterable[tuple[str, str]]) -> str:

@@ -1,0 +1,94 @@
+"""The category set in force: the user's list, a shipped set, or that of the data.
+
+A category is valid if it is one of the set; upper and lower case and the sign between its parts
+(`FOOD#QUALITY`, `food quality`) do not matter. Anything else is invalid and counted, and its tuple
+stays without a category.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from absa.nodes import assets
+from absa.schemas.errors import InputError
+from absa.schemas.settings import FROM_DATA, SHIPPED_CATEGORIES, PipelineSettings
+
+_SEPARATORS = re.compile(r"[\s#_]+")
+
+
+def spelling(category: str) -> str:
+    """What the spellings of one category have in common."""
+    return _SEPARATORS.sub(" ", category.strip()).casefold()
+
+
+@dataclass(frozen=True)
+class CategorySet:
+    """Categories with their names as outputs show them."""
+
+    names: tuple[str, ...]
+
+    def find(self, word: str | None) -> str | None:
+        """The category that a word spells, None if it spells none of the set."""
+        return _by_spelling(self.names).get(spelling(word)) if word else None
+
+    def glosses(self, lang: str) -> dict[str, str]:
+        """What each category means, in Korean for Korean texts; empty for one without a gloss."""
+        known = _known_glosses("ko" if lang == "ko" else "en")
+        return {name: known.get(spelling(name), "") for name in self.names}
+
+
+@lru_cache(maxsize=64)
+def _by_spelling(names: tuple[str, ...]) -> dict[str, str]:
+    return {spelling(name): name for name in reversed(names)}
+
+
+def categories_of(pipeline: PipelineSettings) -> CategorySet | None:
+    """The category set that the settings put in force, None without one."""
+    chosen = pipeline.categories
+    if chosen == FROM_DATA:
+        raise InputError(
+            "categories: from_data takes the categories of the data's gold, and there is no data "
+            "here; list the categories or name a shipped set: " + ", ".join(SHIPPED_CATEGORIES)
+        )
+    if isinstance(chosen, str):
+        return shipped(chosen)
+    return CategorySet(chosen) if chosen else None
+
+
+@lru_cache(maxsize=16)
+def shipped(name: str) -> CategorySet:
+    """A shipped set by its name."""
+    return CategorySet(tuple(_pairs(name)))
+
+
+def _pairs(name: str) -> dict[str, tuple[str, str]]:
+    raw = assets.read_json(f"categories/{name}.json")
+    return {
+        f"{entity}{raw['separator']}{attribute}": (entity, attribute)
+        for entity, attributes in raw["categories"].items()
+        for attribute in attributes
+    }
+
+
+@lru_cache(maxsize=2)
+def _known_glosses(lang: str) -> dict[str, str]:
+    """The glosses of all shipped sets by spelling; the first set that has a category counts."""
+    known: dict[str, str] = {}
+    for name in SHIPPED_CATEGORIES:
+        raw = assets.read_json(f"categories/{name}.json")
+        for category, (entity, attribute) in _pairs(name).items():
+            gloss = f"{raw['entities'][entity][lang]}: {raw['attributes'][attribute][lang]}"
+            known.setdefault(spelling(category), gloss)
+    return known
+
+
+def from_gold(categories: Iterable[str | None]) -> tuple[str, ...]:
+    """The categories of a data set's gold, in a fixed order, each in its first spelling."""
+    found: dict[str, str] = {}
+    for category in categories:
+        if category and category.strip():
+            found.setdefault(spelling(category), category.strip())
+    return tuple(sorted(found.values()))
