@@ -14,7 +14,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import RetryPolicy
 
-from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce, WithOwnFiles
+from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce, WithOwnFiles, typed
 from absa.graph.table import Choice, Rule, Table
 from absa.nodes.assets import OwnFiles
 from absa.nodes.human_review import human_review, pending_review
@@ -61,7 +61,8 @@ def compile_table(
     has_memory = "recall" in table.nodes
     schema = table.state_schema(own_keys)
     keys = schema.__annotations__
-    settings = SettingsInForce(pipeline, switchable=switchable)
+    can_wait = interactive or checkpointer is not None
+    settings = SettingsInForce(pipeline, switchable=switchable, editable=can_wait)
     graph: StateGraph[Any, Any, Any, Any] = StateGraph(
         schema,
         context_schema=context_for(pipeline) if switchable else None,
@@ -75,7 +76,7 @@ def compile_table(
             continue
         if node.name == "intake":
             node = _with_blank_state(node, settings, keys)
-        elif not (interactive or checkpointer):
+        elif not can_wait:
             node = without_person(node)
         graph.add_node(node.name, _with(own_files, RuleStep(node, settings, keys)))
     variants = [table.under(other) for other in switchable_to] or [table]
@@ -110,7 +111,8 @@ def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str
         settings.check_context()
         return {
             **blank_state(keys),
-            **{k: v for k, v in intake(state, pipeline).items() if k in keys},
+            # What comes in from outside may be plain JSON.
+            **{k: v for k, v in intake(typed(state), pipeline).items() if k in keys},
         }
 
     return replace(intake, function=checked)

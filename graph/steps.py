@@ -47,9 +47,13 @@ _MODELS = [
 class SettingsInForce:
     """The settings as built or, in a switchable graph, as the run's context asks for them."""
 
-    def __init__(self, pipeline: PipelineSettings, *, switchable: bool) -> None:
-        """Take the settings as built."""
+    def __init__(
+        self, pipeline: PipelineSettings, *, switchable: bool, editable: bool = True
+    ) -> None:
+        """Take the settings as built; `editable` is a graph whose state can be changed between."""
         self.switchable = switchable
+        # Twenty nodes of every sample look at every key: a batch goes without.
+        self.state: Callable[[Mapping[str, Any]], State] = typed if editable else _as_it_is
         self._pipeline = pipeline
         self._applied = lru_cache(maxsize=256)(
             lambda context, fields_set: context.applied_to(pipeline, override_profiles())
@@ -83,16 +87,21 @@ def typed(state: Mapping[str, Any]) -> State:
 
     Every node of every sample passes here, hence the bare type checks.
     """
-    plain = [key for key in _MODELS if type(state.get(key)) is dict]
-    plain += [key for key in _LISTS if (found := state.get(key)) and type(found[0]) is dict]
-    # All values: an edit of one key is merged with models under the others.
-    plain += [
-        key for key in _MAPPINGS if (found := state.get(key)) and dict in map(type, found.values())
-    ]
-    if not plain:
+    get = state.get
+    if not (
+        dict in map(type, map(get, _MODELS))
+        or dict in [type(found[0]) for found in map(get, _LISTS) if found]
+        # All values: an edit of one key is merged with models under the others.
+        or any(dict in map(type, found.values()) for found in map(get, _MAPPINGS) if found)
+    ):
         return cast(State, state)
-    read = {key: _ADAPTERS[key].validate_python(state[key]) for key in plain}
+    edited = (key for key in (*_MODELS, *_LISTS, *_MAPPINGS) if key in state)
+    read = {key: _ADAPTERS[key].validate_python(state[key]) for key in edited}
     return cast(State, {**state, **read})
+
+
+def _as_it_is(state: Mapping[str, Any]) -> State:
+    return cast(State, state)
 
 
 class RuleStep(Runnable[State, Any]):
@@ -126,7 +135,7 @@ class RuleStep(Runnable[State, Any]):
         return self._checked(await self._call(state))
 
     def _call(self, input: State) -> Any:
-        state = typed(input)
+        state = self._settings.state(input)
         try:
             return self._rule(state, self._settings())
         except KeyError as error:
@@ -163,12 +172,12 @@ class RouteStep(Runnable[State, Any]):
     def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Choose."""
         if not self._settings.switchable:
-            return self._router(typed(input), self._settings())
+            return self._router(self._settings.state(input), self._settings())
         # Not `get_runtime()`: there is none where a state is edited by hand.
         with set_config_context(config or {}) as run:
             runtime: Runtime[RunContext] | None = run.run(get_runtime, RunContext)
         context = runtime.context if runtime else None
-        return self._router(typed(input), self._settings.under(context))
+        return self._router(self._settings.state(input), self._settings.under(context))
 
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
@@ -207,7 +216,7 @@ class AgentStep(Runnable[State, Any]):
         self._settings = settings
 
     def _asked(self, input: State) -> tuple[State, Agent[Any], Ask]:
-        state = typed(input)
+        state = self._settings.state(input)
         pipeline = self._settings()
         agent = self._agent.under(pipeline)
         try:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from absa.nodes.board import Board, Tuples, tuples
 from absa.nodes.categories import CategorySet, categories_of
@@ -62,6 +63,11 @@ class Evidence:
     risks_before: int
     risks_after: int
     categories: CategorySet | None = None
+
+    @cached_property
+    def board(self) -> Board:
+        """The patched result by the keys that its aspects have now."""
+        return Board(self.patched, self.text, self.lang)
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,7 @@ def changes(e: Evidence) -> list[Change]:
 
     An aspect whose span was revised is one and the same under its new term.
     """
-    board = Board(e.patched, e.text, e.lang)
+    board = e.board
     before: dict[str, list[AspectRecord]] = {}
     for aspect in e.stage1.aspects:
         before.setdefault(board.resolve(aspect.name), []).append(aspect)
@@ -188,9 +194,8 @@ def debate_tuples(e: Evidence) -> Tuples:
     """The valid tuples that the judge gave, under the names the aspects have now."""
     if e.summary is None:
         return frozenset()
-    board = Board(e.patched, e.text, e.lang)
     said = [
-        (board.resolve(name_of(t.aspect_term, category)), category, read(t.polarity).value)
+        (e.board.resolve(name_of(t.aspect_term, category)), category, read(t.polarity).value)
         for t in e.summary.final_tuples
         for category in (e.categories.find(t.category) if e.categories else None,)
     ]
@@ -229,7 +234,7 @@ def ev_components(e: Evidence, changed: Sequence[Change]) -> dict[str, float]:
     components: dict[str, float] = {}
     moved = [c for c in changed if c.polarity_changed]
     if e.context is not None and moved:
-        said = {a.key: a.hints for a in hinted_aspects(e.context, Board(e.patched, e.text, e.lang))}
+        said = {a.key: a.hints for a in hinted_aspects(e.context, e.board)}
         components["debate_support"] = _mean([support(c, said.get(c.key, ())) for c in moved])
     if e.risks_before:
         resolved = (e.risks_before - e.risks_after) / e.risks_before

@@ -213,6 +213,7 @@ _UNSHOWN = frozenset(
 _SHOWN_IN: Mapping[str, frozenset[str]] = {"rebuttal_points": frozenset({"weight"})}
 # Keyed by aspect terms, which may be any word.
 _BY_TERM = frozenset({"aspect_hints"})
+_CONTAINERS = (dict, list, tuple)
 
 
 def render(inputs: Mapping[str, Any]) -> str:
@@ -222,32 +223,38 @@ def render(inputs: Mapping[str, Any]) -> str:
     token of it is paid for in every call: no blanks, nothing empty, nothing a model cannot use.
     It sees the language, and a small one takes the domain for an aspect: "restaurant" is good.
     """
-    given = {
-        ("review" if key == "text" else key): value
-        for key, value in inputs.items()
-        if key not in ("lang", "domain", "categories")
-    }
-    # In a solved example an empty list is the solution.
-    shown = {key: value if key == "demos" else _shown(value) for key, value in given.items()}
-    told = {key: value for key, value in shown.items() if value}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    told = {}
+    for key, value in inputs.items():
+        if key in ("lang", "domain", "categories"):
+            continue
+        # In a solved example an empty list is the solution.
+        shown = value if key == "demos" else _shown(value)
+        if shown:
+            told["review" if key == "text" else key] = shown
+    return _to_json(told)
+
+
+# `json.dumps` makes an encoder at every call.
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _shown(value: Any, *, by_term: bool = False, unshown: frozenset[str] = _UNSHOWN) -> Any:
-    if isinstance(value, dict):
-        parts = {
-            key: _shown(
-                part,
-                by_term=key in _BY_TERM,
-                unshown=unshown - _SHOWN_IN.get(key, frozenset()),
-            )
-            for key, part in value.items()
-            if by_term or key not in unshown
-        }
-        return {key: part for key, part in parts.items() if part}
-    if isinstance(value, (list, tuple)):
-        return [_shown(part, unshown=unshown) for part in value]
-    return value
+    kind = type(value)
+    if kind is dict:
+        parts = {}
+        for key, part in value.items():
+            if not part or (key in unshown and not by_term):
+                continue
+            # Most values are words and numbers.
+            if type(part) in _CONTAINERS:
+                left = unshown - _SHOWN_IN[key] if key in _SHOWN_IN else unshown
+                part = _shown(part, by_term=key in _BY_TERM, unshown=left)
+            if part:
+                parts[key] = part
+        return parts
+    if kind not in _CONTAINERS:
+        return value
+    return [_shown(p, unshown=unshown) if type(p) in _CONTAINERS else p for p in value]
 
 
 def category_section(section: str, categories: CategorySet, lang: str) -> str:
@@ -265,8 +272,12 @@ def shared_view(state: State) -> dict[str, Any]:
 
 def stage1_view(state: State) -> dict[str, Any]:
     """Stage 1 as the debate sees it. Every aspect has a sentiment, so these name them all."""
-    shown = {"structural_risks", "correction_proposals"}
-    view = {**atsa_view(state), **state["stage1_validation"].model_dump(include=shown)}
+    validation = state["stage1_validation"]
+    view = {
+        **atsa_view(state),
+        "structural_risks": [risk.model_dump() for risk in validation.structural_risks],
+        "correction_proposals": [p.model_dump() for p in validation.correction_proposals],
+    }
     contested = state.get("contested_tuples")
     return without_contested(view, contested, language(state["lang"])) if contested else view
 

@@ -210,7 +210,10 @@ def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
 def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
     """The aspects of a result, each once."""
     first = {lang.key(a.name): a for a in reversed(result.aspects)}
-    aspects = [PatchedAspect(**a.model_dump(exclude={"sentiments"})) for a in first.values()]
+    aspects = [
+        PatchedAspect(**{name: value for name, value in a if name != "sentiments"})
+        for a in first.values()
+    ]
     return PatchedAte(aspects=tuple(reversed(aspects)))
 
 
@@ -218,7 +221,7 @@ def patched_atsa(result: StageResult) -> PatchedAtsa:
     """The sentiments of a result under the names of their aspects."""
 
     def sentiment(aspect: str | None, s: Sentiment, is_implicit: bool) -> PatchedSentiment:
-        fields = s.model_dump(exclude={"aspect_term", "said_implicit"})
+        fields = {name: value for name, value in s if name not in ("aspect_term", "said_implicit")}
         return PatchedSentiment(aspect_ref=aspect, is_implicit=is_implicit, **fields)
 
     return PatchedAtsa(
@@ -308,13 +311,13 @@ def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:
 
 def usage(calls: Sequence[CallRecord]) -> Usage:
     """What the calls cost together. The second reader makes none."""
-    calls = [c for c in calls if c.node != SECOND_READER]
-    spent = [c.usage or {} for c in calls]
+    made = [c for c in calls if c.node != SECOND_READER]
+    spent = [c.usage for c in made if c.usage]
     return Usage(
-        calls=len(calls),
-        cached_calls=sum(c.cached for c in calls),
-        attempts=sum(c.attempts for c in calls),
-        prompt_tokens=sum(u.get("prompt_tokens", 0) for u in spent),
-        completion_tokens=sum(u.get("completion_tokens", 0) for u in spent),
-        latency_ms=sum(c.latency_ms for c in calls),
+        calls=len(made),
+        cached_calls=sum([c.cached for c in made]),
+        attempts=sum([c.attempts for c in made]),
+        prompt_tokens=sum([u.get("prompt_tokens", 0) for u in spent]),
+        completion_tokens=sum([u.get("completion_tokens", 0) for u in spent]),
+        latency_ms=sum([c.latency_ms for c in made]),
     )

@@ -89,6 +89,7 @@ class Language:
         # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
         self.key: Callable[[str], str] = lru_cache(maxsize=65536)(self._key)
         self.strip_particle: Callable[[str], str] = lru_cache(maxsize=65536)(self._strip_particle)
+        self.can_name: Callable[[str], bool] = lru_cache(maxsize=65536)(self._can_name)
         # Several candidates stand in one clause.
         self.has_negation = lru_cache(maxsize=4096)(self._has_negation)
         self._groups = {
@@ -125,7 +126,7 @@ class Language:
         decomposed = unicodedata.normalize("NFD", stem)
         return decomposed if term.startswith(decomposed) else stem
 
-    def can_name(self, term: str) -> bool:
+    def _can_name(self, term: str) -> bool:
         """Whether the words can name a thing: an adjective alone (tasty, 바삭바삭) cannot."""
         if self.code == "ko":
             return any(_names(tokens) for tokens, _ in kiwi().analyze(term, _NOUN_READINGS))

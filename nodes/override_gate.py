@@ -32,6 +32,7 @@ from absa.schemas.verdicts import OVERRIDES, Verdict
 
 MIN_EVIDENCE = 2
 OVERRIDE = "debate_override"
+_THRESHOLDS = ("min_total", "min_margin", "min_target_conf")
 
 
 @dataclass(frozen=True)
@@ -157,13 +158,14 @@ def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
         # The user asked about these aspects: none is dropped.
         settings = settings.model_copy(update={"allow_drop": False})
     board = Board(patched, state["text"], language(state["lang"]))
+    removed = removed_aspects(state["corrections"], board)
     verdicts: list[GateRecord] = []
     for aspect in hinted_aspects(context, board):
         record = weigh(
             aspect,
             board,
             context,
-            removed=removed_aspects(state["corrections"], board),
+            removed=removed,
             risks=state["stage1_validation"].structural_risks,
             # An override touches its own aspect only, so all that one verdict has to know of the
             # others is how many there were. A confirm changes no tuple and is not counted.
@@ -319,7 +321,7 @@ def weigh(
         target=case.target if case.valid_hints else None,
         evidence=case.evidence,
         own_evidence=aspect.own_evidence,
-        thresholds=settings.model_dump(include={"min_total", "min_margin", "min_target_conf"}),
+        thresholds={name: getattr(settings, name) for name in _THRESHOLDS},
     )
 
 

@@ -73,6 +73,8 @@ REASON_CODES = (
 
 def _text(value: Any) -> Any:
     """A word as the model said it; numbers become text, a list gives its first string."""
+    if type(value) is str or value is None:
+        return value  # nearly always, and every field of every answer passes here
     if isinstance(value, list | tuple):
         return next((item for item in value if isinstance(item, str)), None)
     if isinstance(value, bool | int | float):
@@ -98,6 +100,8 @@ def name_of(term: str | None, category: str | None = None) -> str:
 
 
 def _confidence(value: Any) -> float | None:
+    if type(value) is float and 0.0 <= value <= 1.0:
+        return value
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
