@@ -28,7 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="DIR…", help="Run directories, or one study.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="DIR…", help="Run directories, or one study.", show_default=False),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The HTML file.")
