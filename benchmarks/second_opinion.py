@@ -52,7 +52,7 @@ PIPELINE = PipelineSettings(protocol="selective")
 SHIPPED = PIPELINE.selective
 FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 THRESHOLDS = (0.35, 0.4, 0.45, 0.5)
-ALONE_BELOW = (0.0, 0.5, 0.6, 0.7, 0.8)
+ALONE_BELOW = (0.0, 0.6)
 
 Counts = NDArray[np.float64]
 """Right, predicted and gold tuples; per text, or summed."""
