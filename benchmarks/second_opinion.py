@@ -169,7 +169,10 @@ def _text(sample: Sample, reader: SecondReaderAnswer, answers: Mapping[int, Any]
         result = read_extraction(answer, text, lang, PolarityCounter())
         calls.append(explicit(forms_of(result, text, lang)).keys())
     seen = seen_by(reader, text, lang)
-    gold = {(lang.key(a.term or ""), a.polarity) for a in sample.aspects or () if not a.implicit}
+    # No category set is in force.
+    gold = {
+        (lang.key(a.term or ""), None, a.polarity) for a in sample.aspects or () if not a.implicit
+    }
     pairs = list(seen.keys() | set().union(*calls))
     return Text(
         calls=np.array([[pair in call for call in calls] for pair in pairs], bool).reshape(
