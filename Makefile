@@ -63,6 +63,7 @@ bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks.verdict_rates
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.view
 
 .PHONY: studio
 studio: $(DEV) ## Serve the graphs to LangGraph Studio (ABSA_CONFIG=... for your own settings)

@@ -7,10 +7,12 @@ site made the browser send.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,26 +36,19 @@ PREFIX = "/view"
 # Folders with runs for the page of LangGraph's server, separated as in PATH.
 FOLDERS = "ABSA_RUNS"
 
-# File of the page, the package it lies in, its type.
+# Modules of the page, and the package that each lies in.
 _FILES = {
-    "page.css": ("absa.report", "text/css"),
-    "samples.js": ("absa.report", "text/javascript"),
-    "view.css": ("absa.view", "text/css"),
-    "view.js": ("absa.view", "text/javascript"),
-    "graph.js": ("absa.view", "text/javascript"),
-    "compare.js": ("absa.view", "text/javascript"),
-    "review.js": ("absa.view", "text/javascript"),
-    "korean.js": ("absa.view", "text/javascript"),
+    "samples.js": "absa.report",
+    "view.js": "absa.view",
+    "graph.js": "absa.view",
+    "compare.js": "absa.view",
+    "review.js": "absa.view",
+    "korean.js": "absa.view",
 }
 # They hold no data: the page must be there before its reader can type the token.
 PUBLIC = frozenset((PREFIX, f"{PREFIX}/", *(f"{PREFIX}/{name}" for name in _FILES)))
 
-# Nothing runs but the page's own modules, nothing is loaded from elsewhere. Trusted types make
-# every sink that parses markup throw.
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -246,22 +241,39 @@ def routes(desk: Desk) -> list[Any]:
 
 
 async def _page(request: Request) -> Response:
-    text = await run_in_threadpool(_page_text)
-    return Response(text, media_type="text/html", headers=_HEADERS)
+    text, policy = await run_in_threadpool(_page_text)
+    headers = {**_HEADERS, "Content-Security-Policy": policy}
+    return Response(text, media_type="text/html", headers=headers)
 
 
-def _page_text() -> str:
-    page = (files("absa.view") / "page.html").read_text(encoding="utf-8")
-    samples = (files("absa.report") / "samples.html").read_text(encoding="utf-8")
-    return page.replace("<!-- samples.html -->", samples)
+@cache
+def _page_text() -> tuple[str, str]:
+    """The page with its style in it, so that it is painted at once; and its policy.
+
+    Nothing runs but the page's own modules, nothing is loaded from elsewhere. Trusted types make
+    every sink that parses markup throw.
+    """
+    style = _asset("absa.report", "page.css") + _asset("absa.view", "view.css")
+    page = _asset("absa.view", "page.html").replace("<style>", f"<style>{style}")
+    page = page.replace("<!-- samples.html -->", _asset("absa.report", "samples.html"))
+    own = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'self'; style-src 'sha256-{own}'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return page, policy
+
+
+@cache
+def _asset(package: str, name: str) -> str:
+    return (files(package) / name).read_text(encoding="utf-8")
 
 
 def _file(name: str) -> Callable[[Request], Any]:
-    package, kind = _FILES[name]
-
     async def answer(request: Request) -> Response:
-        text = await run_in_threadpool((files(package) / name).read_text, encoding="utf-8")
-        return Response(text, media_type=kind, headers=_HEADERS)
+        text = await run_in_threadpool(_asset, _FILES[name], name)
+        return Response(text, media_type="text/javascript", headers=_HEADERS)
 
     return answer
 

@@ -14,14 +14,18 @@ from absa.auth import MIDDLEWARE
 from absa.schemas.settings import Settings
 from absa.view.app import Desk, routes
 
+_WARM_UP_AFTER_S = 2.0
+
 
 def serve(listener: socket.socket, settings: Settings, folders: Sequence[Path]) -> None:
     """Serve the page until the process is interrupted."""
     desk = Desk(lambda: settings, folders)
     app = Starlette(routes=routes(desk), middleware=MIDDLEWARE)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    # The graph's libraries take a second to load: meanwhile the page is painted.
-    threading.Thread(target=_warm_up, args=[desk], daemon=True).start()
+    # The graph's libraries take seconds to load. A page that is opened at once is painted first.
+    warm_up = threading.Timer(_WARM_UP_AFTER_S, _warm_up, [desk])
+    warm_up.daemon = True
+    warm_up.start()
     uvicorn.Server(config).run(sockets=[listener])
 
 
