@@ -182,7 +182,11 @@ def test_one_doubtful_aspect_does_not_make_a_clear_text_mixed() -> None:
 
     def label(mood: tuple[float, float, float], blame: float) -> str:
         other = replace(sure, polarity="negative", confidence=blame)
-        found = tuple(Finding(aspect, r.confidence, r, r) for r in (sure, other))
+        likely = {"positive": (0.9, 0.0, 0.0), "negative": (0.0, blame, 0.0)}
+        found = tuple(
+            Finding(aspect, r.confidence, r, r, (), r, likely[r.polarity], r.polarity)
+            for r in (sure, other)
+        )
         said = sentence_label(Analysis("x", "en", findings=found, mood=mood))
         assert said is not None
         return said[0]

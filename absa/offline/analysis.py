@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from absa.nodes.forks import renew_after_fork
-from absa.offline.drafts import Draft
-from absa.offline.drafts import weigh as weigh_together
 from absa.offline.given_aspects import judge as judge_given
 from absa.offline.models.decision import MOST, candidacies
 from absa.offline.models.loading import LanguageModels, Models
 from absa.offline.models.polarity_model import LABELS
+from absa.offline.second_look import Found, compare
 from absa.offline.stopping import check
 from absa.offline.text import polarity_rules
 from absa.offline.text.annotations import (
@@ -38,8 +37,6 @@ _RULE_ACCEPT = 0.34
 #: Below it the probability of a polarity is left out.
 _LEAST = 0.01
 _RULE_TRUST = 0.8
-#: How many of the rules' weaker finds are kept for a second look.
-_WEAKER = 12
 #: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
 #: speaks against there being one.
 _UNNAMED = 0.8
@@ -77,8 +74,13 @@ class Analyser:
 
 def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
     mood = models.polarity.text(view)
-    accepted, reserve, overall = draft(view, models, given, mood)
-    weighed = weigh_together(view, models, mood, accepted, reserve, given is not None)
+    second, overall = _read(view, models, given, mood)
+    first = second
+    if models.stage1 is not None:
+        # Stage 1 speaks with the small models alone, the debate with everything there is.
+        small = replace(models, decision=models.stage1, stage1=None)
+        first, _ = _read(view, small, given, mood)
+    found = compare(first, second)
     return Analysis(
         text=view.text,
         lang=view.lang,
@@ -86,22 +88,21 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         clauses=view.clauses,
         negators=view.negators,
         opinions=view.opinions,
-        findings=weighed.findings,
-        reserve=weighed.reserve,
+        findings=tuple(found.reported),
+        reserve=tuple(found.reserve),
         overall=overall,
         mood=mood,
-        label=weighed.label,
         used_negators=view.used_negators,
         knows_domain=view.domain in models.decision.domains,
     )
 
 
-def draft(
+def _read(
     view: View, models: LanguageModels, given: Given, mood: Probabilities
-) -> tuple[list[Draft], list[Draft], Reading | None]:
-    """What Stage 1 reports, what is kept for a second look, and a judgement of nothing named."""
+) -> tuple[Found, Reading | None]:
+    """What these models find, and a judgement of something that the text does not name."""
     if given is not None:
-        return judge_given(view, models, given), [], None
+        return Found(judge_given(view, models, given)), None
     accepted, reserve = _found(view, models)
     overall = None
     if not accepted and view.domain not in models.decision.quiet:
@@ -110,29 +111,25 @@ def draft(
             overall = None
         if overall is not None and reserve:
             # The text judges something, and this is what it most likely judges.
-            best = max(reserve, key=lambda each: each.sure)
+            best = max(reserve, key=lambda finding: finding.clause_reading.confidence)
             accepted = [_judged_as(view, best, overall)]
             reserve.remove(best)
-    return accepted, reserve, overall
+    return Found(accepted, reserve), overall
 
 
-def _found(view: View, models: LanguageModels) -> tuple[list[Draft], list[Draft]]:
+def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
     """What is reported, and what is kept for a second look."""
     noun_phrases = find_noun_phrases(view)
-    accepted, reserve = _learned(view, models, noun_phrases)
+    learned, reserve = _learned(view, models, noun_phrases)
+    accepted = learned
     if view.domain not in models.decision.domains:
-        by_rule = _helped_out(view, models, accepted, noun_phrases)
-        helped = [each for each in by_rule if each.strength >= _RULE_ACCEPT][:MOST]
-        accepted = sorted([*accepted, *helped], key=lambda each: each.finding.aspect.start)
-        reserve = [each for each in reserve if not _overlaps(each, accepted)]
-        weaker = [each for each in by_rule if not _overlaps(each, [*accepted, *reserve])]
-        return accepted, [*reserve, *weaker[:_WEAKER]]
-    return accepted, [each for each in reserve if not _overlaps(each, accepted)]
+        accepted = _helped_out(view, models, learned, noun_phrases)
+    return accepted, [f for f in reserve if not _overlaps(f.aspect, accepted)]
 
 
 def _learned(
     view: View, models: LanguageModels, noun_phrases: Sequence[Aspect]
-) -> tuple[list[Draft], list[Draft]]:
+) -> tuple[list[Finding], list[Finding]]:
     """What the models stand for, and what is worth a second look."""
     decision = models.decision
     firsts = [clause.first for clause in view.clauses]
@@ -149,8 +146,8 @@ def _learned(
         )
         for each in made
     ]
-    accepted: list[Draft] = []
-    reserve: list[Draft] = []
+    accepted: list[Finding] = []
+    reserve: list[Finding] = []
     for aspect, each, (clause, nearest) in zip(
         found, made, polarity_rules.ruled(view, found), strict=True
     ):
@@ -161,35 +158,30 @@ def _learned(
         learned = polarity_rules.learned(
             view, aspect, word, likely, round(sure, 3), (nearest, clause)
         )
-        said = decision.polarities(each)
-        finding = Finding(
-            aspect, aspect.termness, learned, nearest, _alternatives(said, word, sure)
-        )
-        drafted = Draft(finding, said, clause, sure, candidacy=each)
+        others = _alternatives(decision.polarities(each), word, sure)
+        finding = Finding(aspect, aspect.termness, learned, nearest, others)
         if sure >= decision.accept:
-            accepted.append(drafted)
+            accepted.append(finding)
         elif sure >= decision.reserve:
-            reserve.append(drafted)
+            reserve.append(finding)
     return accepted, reserve
 
 
 def _helped_out(
     view: View,
     models: LanguageModels,
-    learned: Sequence[Draft],
+    learned: list[Finding],
     noun_phrases: Sequence[Aspect],
-) -> list[Draft]:
-    """The noun phrases beside the learned findings, each as sure as the rules see it judged."""
-    by_rule: list[Draft] = []
+) -> list[Finding]:
+    """The learned findings and, beside them, the noun phrases that the rules see judged."""
+    by_rule: list[Finding] = []
     windows = Windows(view)
     for aspect, (clause, nearest) in zip(
         noun_phrases, polarity_rules.ruled(view, noun_phrases), strict=True
     ):
         linked = min(1.0, abs(clause.score) / _FULL_LINK)
         strength = aspect.termness * (_UNLINKED + (1.0 - _UNLINKED) * linked)
-        if clause.opinion is None:
-            strength = min(strength, _RULE_ACCEPT / 2)
-        if any(_same_place(aspect, each.finding.aspect) for each in learned):
+        if clause.opinion is None or strength < _RULE_ACCEPT or _overlaps(aspect, learned):
             continue
         said = models.polarity.aspect(windows.at(aspect.first), aspect.start, aspect.end)
         said = polarity_rules.backed(said, clause)
@@ -197,11 +189,10 @@ def _helped_out(
         word = LABELS[said.index(likely)]
         sure = round(_RULE_TRUST * strength, 3)
         reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
-        finding = Finding(aspect, sure, reading, nearest, _alternatives(said, word, sure))
-        by_rule.append(Draft(finding, said, clause, sure, strength=strength))
-        if len(by_rule) == 2 * MOST:
+        by_rule.append(Finding(aspect, sure, reading, nearest, _alternatives(said, word, sure)))
+        if len(by_rule) == MOST:
             break
-    return by_rule
+    return sorted([*learned, *by_rule], key=lambda finding: finding.aspect.start)
 
 
 def _alternatives(said: Sequence[float], word: str, sure: float) -> tuple[tuple[str, float], ...]:
@@ -218,20 +209,17 @@ def _alternatives(said: Sequence[float], word: str, sure: float) -> tuple[tuple[
     )
 
 
-def _same_place(one: Aspect, other: Aspect) -> bool:
-    return other.start < one.end and one.start < other.end
+def _overlaps(aspect: Aspect, findings: Sequence[Finding]) -> bool:
+    return any(
+        other.aspect.start < aspect.end and aspect.start < other.aspect.end for other in findings
+    )
 
 
-def _overlaps(each: Draft, others: Sequence[Draft]) -> bool:
-    return any(_same_place(each.finding.aspect, other.finding.aspect) for other in others)
-
-
-def _judged_as(view: View, drafted: Draft, whole: Reading) -> Draft:
-    finding, likely = drafted.finding, whole.confidence
+def _judged_as(view: View, finding: Finding, whole: Reading) -> Finding:
+    sure, likely = finding.clause_reading.confidence, whole.confidence
     readings = (finding.nearest_reading, whole)
-    sure = finding.clause_reading.confidence
     learned = polarity_rules.learned(view, finding.aspect, whole.polarity, likely, sure, readings)
-    return replace(drafted, finding=replace(finding, clause_reading=learned), guessed=True)
+    return replace(finding, clause_reading=learned)
 
 
 class AnalysisCache:

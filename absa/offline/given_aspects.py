@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
-from absa.offline.drafts import Draft
 from absa.offline.models.loading import LanguageModels
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.stopping import watched_closely
@@ -17,7 +16,7 @@ from absa.offline.text.windows import Windows
 Place = tuple[int, int]
 
 
-def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Draft]:
+def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Finding]:
     """What the text says about each term that it names, itself or by a synonym."""
     lowered = view.text.lower() if len(view.text.lower()) == len(view.text) else view.text
     places = {
@@ -39,8 +38,7 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Draf
         likely = max(said)
         word, sure = LABELS[said.index(likely)], round(likely, 3)
         reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
-        finding = Finding(aspect, sure, reading, nearest)
-        found.append(Draft(finding, said, clause, sure))
+        found.append(Finding(aspect, sure, reading, nearest))
     return found
 
 

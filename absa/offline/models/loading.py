@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from absa.nodes.forks import ForkSafeLock
-from absa.offline.models.combination import Combination
 from absa.offline.models.decision import Decision
 from absa.offline.models.folder import ModelFolder, read_as, record, shipped
 from absa.offline.models.network import Network
@@ -29,8 +28,8 @@ class LanguageModels:
     tagger: Tagger
     polarity: PolarityModel
     decision: Decision
-    #: How all readings are weighed together; without one the learned models have the last word.
-    combination: Combination | None = None
+    #: When Stage 1 reports a tuple, where it hears fewer readers than the debate.
+    stage1: Decision | None = None
 
 
 class Models:
@@ -74,14 +73,14 @@ def load(folder: ModelFolder, lang: str) -> LanguageModels:
     decision = Decision.read(folder.read(path.name), path)
     base = tagger(shipped(), lang) if decision.stacked else None
     return LanguageModels(
-        tagger(folder, lang, base), polarity(folder, lang), decision, combination(folder, lang)
+        tagger(folder, lang, base), polarity(folder, lang), decision, stage1(folder, lang)
     )
 
 
-def combination(folder: ModelFolder, lang: str) -> Combination | None:
-    """How a folder weighs all readings together, if it says so."""
-    path = combination_file(folder.path, lang)
-    return Combination.read(folder.read(path.name), path) if folder.has(path.name) else None
+def stage1(folder: ModelFolder, lang: str) -> Decision | None:
+    """The decision of Stage 1, if a folder has one of its own."""
+    path = stage1_file(folder.path, lang)
+    return Decision.read(folder.read(path.name), path) if folder.has(path.name) else None
 
 
 def polarity(folder: ModelFolder, lang: str) -> PolarityModel:
@@ -104,9 +103,9 @@ def decision_file(folder: Path, lang: str) -> Path:
     return folder / f"decision_{lang}.json"
 
 
-def combination_file(folder: Path, lang: str) -> Path:
-    """Where a folder says how all readings of a language are weighed, if it does."""
-    return folder / f"combination_{lang}.json"
+def stage1_file(folder: Path, lang: str) -> Path:
+    """Where a folder has the decision of Stage 1, if that is another one."""
+    return folder / f"stage1_{lang}.json"
 
 
 def tagger_file(folder: Path, lang: str) -> Path:

@@ -1,18 +1,23 @@
-"""The debate's roles: evidence (epm), targets (tan), consistency (cj), and the judge."""
+"""The debate's roles: evidence (epm), targets (tan), consistency (cj), and the judge.
+
+EPM speaks from what the rules read in the aspect's clause. TAN, CJ and the judge speak from the
+second reading of the text, TAN of its targets, CJ and the judge of what follows for each tuple.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from absa.offline.roles import lookup
-from absa.offline.roles.inputs import DebateInputs, StatedSentiment, edit_polarity, edit_target
+from absa.offline.roles.inputs import DebateInputs, StatedSentiment
 from absa.offline.roles.lookup import key
-from absa.offline.text.annotations import NEUTRAL, Analysis, Finding
+from absa.offline.roles.verdicts import Verdict, Verdicts, mention, quote
+from absa.offline.text.annotations import Analysis, Reading
 from absa.schemas.answers import Edit
 
 #: A speaker contradicts Stage 1 only when it is this sure of its own reading.
-_SURE = 0.68
+_SURE = 0.6
 _MAX_EDITS = 60
 
 
@@ -37,82 +42,49 @@ def _edit(
     return edit
 
 
-def _absent(item: StatedSentiment, analysis: Analysis) -> bool:
-    return not item.is_implicit and item.aspect_term.lower() not in analysis.text.lower()
-
-
-def _judges(finding: Finding) -> bool:
-    """Whether the words nearest to an aspect clearly praise or blame it."""
-    nearest = finding.nearest_reading
-    return (
-        nearest.opinion is not None and nearest.polarity != NEUTRAL and nearest.confidence >= _SURE
+def _says(item: StatedSentiment, reading: Reading, quoted: str) -> dict[str, Any] | None:
+    """The edit of a speaker who reads an aspect this way: confirm, or correct if sure enough."""
+    term, stated, sure = item.aspect_term, item.polarity, reading.confidence
+    if reading.polarity == stated:
+        return _edit("confirm_tuple", term, polarity=stated, evidence=quoted, confidence=sure)
+    if sure < _SURE:
+        return None
+    return _edit(
+        "set_polarity",
+        term,
+        polarity=stated,
+        value=reading.polarity,
+        evidence=quoted,
+        confidence=sure,
     )
 
 
 def epm(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
-    """Polarity from the one explicit expression nearest to the aspect, with that expression."""
+    """Polarity from the words of the aspect's own clause, by the rules, with these words."""
     edits = []
+    dropped = {key(each.term) for each in _own(analysis, inputs) if each.after is None}
     for item in inputs.stage1.sentiments:
-        term, polarity = item.aspect_term, item.polarity
-        finding = lookup.find(analysis, term)
-        doubtful = finding is None or not _judges(finding)
-        if item.is_backfilled and doubtful and not inputs.given_aspects:
-            # Named, most often by the contrast rule, but nothing in the text clearly judges it.
-            edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
-            continue
-        if finding is None or finding.nearest_reading.opinion is None:
-            if _absent(item, analysis) and not (item.evidence and item.evidence in analysis.text):
+        finding = mention(analysis, item.aspect_term)
+        reading = finding.nearest_reading if finding is not None else None
+        if reading is None or reading.opinion is None:
+            # Named, by the contrast rule or by a model, but nothing in the text clearly judges it.
+            if key(item.aspect_term) in dropped:
+                term, polarity = item.aspect_term, item.polarity
                 edits.append(_edit("drop_tuple", term, polarity=polarity, confidence=0.7))
             continue
-        nearest = finding.nearest_reading
-        quoted = lookup.evidence(analysis, nearest)
-        if nearest.polarity == polarity:
-            edits.append(
-                _edit(
-                    "confirm_tuple",
-                    term,
-                    polarity=polarity,
-                    evidence=quoted,
-                    confidence=nearest.confidence,
-                )
-            )
-        elif _judges(finding):
-            edits.append(
-                _edit(
-                    "set_polarity",
-                    term,
-                    polarity=polarity,
-                    value=nearest.polarity,
-                    evidence=quoted,
-                    confidence=nearest.confidence,
-                )
-            )
+        edit = _says(item, reading, lookup.evidence(analysis, reading))
+        if edit is not None:
+            edits.append(edit)
     return edits
 
 
-def _missed(analysis: Analysis, known: list[str]) -> list[Finding]:
-    """Aspects that were not reported although something explicit is said about them."""
-    keys = {key(term) for term in known}
-    joined = " ".join(keys)
-    found = []
-    for finding in (*lookup.distinct(analysis), *analysis.reserve):
-        own = key(finding.aspect.term)
-        if (
-            own
-            and own not in keys
-            and own not in joined
-            and finding.clause_reading.opinion is not None
-            and finding.clause_reading.polarity != NEUTRAL
-            and finding.clause_reading.confidence >= 0.75
-            and finding.aspect.termness >= 0.45
-        ):
-            keys.add(own)
-            found.append(finding)
-    return found
+def _own(analysis: Analysis, inputs: DebateInputs) -> Verdicts:
+    """The verdicts before any speaker is heard."""
+    return Verdicts(analysis, inputs.stage1, given=inputs.given_aspects is not None)
 
 
 def tan(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
-    """Targets: duplicates to merge, boundaries to correct, aspects that Stage 1 missed."""
+    """Targets: duplicates to merge, aspects that Stage 1 missed, and what names none."""
     terms = inputs.stage1.terms
     edits = []
     for position, term in enumerate(terms):
@@ -128,129 +100,93 @@ def tan(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
         synonym = lookup.synonym_of(term, terms[:position], analysis.lang)
         if synonym is not None:
             edits.append(_edit("set_aspect_ref", term, value=synonym, confidence=0.5))
-    polarities: dict[str, list[StatedSentiment]] = defaultdict(list)
+    items: dict[str, list[StatedSentiment]] = {}
     for item in inputs.stage1.sentiments:
-        polarities[key(item.aspect_term)].append(item)
-    for group in polarities.values():
-        term, polarity = group[0].aspect_term, group[0].polarity
-        finding = lookup.find(analysis, term)
-        if (
-            len(group) == 1
-            and finding is not None
-            and (finding.clause_reading.polarity == polarity != NEUTRAL)
-        ):
-            edits.append(
-                _edit(
-                    "confirm_tuple",
-                    term,
-                    polarity=polarity,
-                    evidence=lookup.evidence(analysis, finding.clause_reading),
-                    confidence=finding.clause_reading.confidence,
-                )
-            )
-    for finding in _missed(analysis, terms):
-        edits.append(
-            _edit(
-                "confirm_tuple",
-                finding.aspect.term,
-                polarity=finding.clause_reading.polarity,
-                evidence=lookup.evidence(analysis, finding.clause_reading),
-                confidence=finding.clause_reading.confidence,
-            )
-        )
+        items.setdefault(key(item.aspect_term), []).append(item)
+    for verdict in _own(analysis, inputs):
+        stated = items.get(key(verdict.term), [])
+        if verdict.before and verdict.after is None:
+            polarity = verdict.before[0]
+            edits.append(_edit("drop_tuple", verdict.term, polarity=polarity, confidence=0.6))
+        elif not verdict.before and verdict.after and not stated:
+            edits.append(_confirmed(verdict))
+        elif len(stated) == 1:
+            edits += _by_second_reading(analysis, stated[0])
     return edits
 
 
-class _Votes:
-    """What Stage 1, the speakers and the analyser's own reading say about each aspect."""
+def _by_second_reading(analysis: Analysis, item: StatedSentiment) -> Iterator[dict[str, Any]]:
+    """What the second reading says of the aspect, as an edit."""
+    finding = mention(analysis, item.aspect_term)
+    reading = finding.second_reading if finding is not None else None
+    if finding is not None and reading is not None:
+        edit = _says(item, reading, quote(analysis, finding, reading.polarity))
+        if edit is not None:
+            yield edit
 
-    def __init__(self, analysis: Analysis, inputs: DebateInputs) -> None:
-        self.terms: dict[str, str] = {}
-        self.stage1: dict[str, list[str]] = defaultdict(list)
-        self.weights: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        self.quotes: dict[tuple[str, str], str] = {}
-        self.dropped: dict[str, float] = defaultdict(float)
-        self.found_later: set[str] = set()
-        for term in inputs.stage1.terms:
-            self.terms.setdefault(key(term), term)
-        for item in inputs.stage1.sentiments:
-            own = key(item.aspect_term)
-            self.stage1[own].append(item.polarity)
-            self._vote(own, item.polarity, 0.2 if item.is_backfilled else 0.8)
-            self._quote(analysis, own, item.polarity, item.evidence)
-        for turn in inputs.history:
-            for edit in turn.proposed_edits:
-                self._hear(analysis, edit)
-        for own, term in list(self.terms.items()):
-            finding = lookup.find(analysis, term)
-            if finding is not None and finding.clause_reading.opinion is not None:
-                view = finding.clause_reading
-                self._vote(own, view.polarity, 0.5 * view.confidence)
-                self._quote(analysis, own, view.polarity, lookup.evidence(analysis, view))
 
-    def _vote(self, own: str, polarity: str, weight: float) -> None:
-        self.weights[own][polarity] += weight
+def _confirmed(verdict: Verdict) -> dict[str, Any]:
+    return _edit(
+        "confirm_tuple",
+        verdict.term,
+        polarity=verdict.after,
+        evidence=verdict.evidence,
+        confidence=verdict.probability,
+    )
 
-    def _quote(self, analysis: Analysis, own: str, polarity: str, quoted: str | None) -> None:
-        if quoted and quoted in analysis.text:
-            self.quotes.setdefault((own, polarity), quoted)
 
-    def _hear(self, analysis: Analysis, edit: Edit) -> None:
-        term = edit_target(edit)
-        own = key(term)
-        if not own:
-            return
-        polarity = edit_polarity(edit)
-        confidence = 0.6 if edit.confidence is None else edit.confidence
-        if edit.op == "drop_tuple":
-            self.dropped[own] += confidence
-        elif polarity is not None:
-            if edit.evidence and edit.evidence not in analysis.text:
-                return
-            if own not in self.terms:
-                if term not in analysis.text:
-                    return
-                self.terms[own] = term
-                self.found_later.add(own)
-            self._vote(own, polarity, 0.6 * confidence)
-            self._quote(analysis, own, polarity, edit.evidence)
-
-    def verdict(self, own: str) -> tuple[str, float] | None:
-        """The polarity with the most weight, and its share; nothing for a dropped aspect."""
-        weights = self.weights.get(own)
-        if not weights or self.dropped[own] > max(weights.values()):
+def _decided(verdict: Verdict) -> dict[str, Any] | None:
+    """A verdict as an edit."""
+    if verdict.after is None:
+        if not verdict.before:
             return None
-        total = sum(weights.values())
-        # Ties go to Stage 1's word, then to the alphabet, so that the answer is always the same.
-        first = self.stage1[own][:1]
-        best = max(sorted(weights), key=lambda name: (round(weights[name], 9), name in first))
-        return best, weights[best] / total if total else 0.0
+        sure = 1.0 - verdict.probability if verdict.probability < 0.5 else 0.6
+        return _edit("drop_tuple", verdict.term, polarity=verdict.before[0], confidence=sure)
+    if len(verdict.before) > 1:
+        return None
+    if not verdict.before or not verdict.changes:
+        return _confirmed(verdict)
+    return _edit(
+        "set_polarity",
+        verdict.term,
+        polarity=verdict.before[0],
+        value=verdict.after,
+        evidence=verdict.evidence,
+        confidence=verdict.probability,
+    )
+
+
+def _verdicts(analysis: Analysis, inputs: DebateInputs) -> list[Verdict]:
+    """The verdicts, the speakers heard: what the analyser's own ones say is in them already."""
+    own = [
+        (edit["op"], key(edit["target"]["aspect_ref"]), edit.get("value"))
+        for speaker in (epm, tan)
+        for edit in speaker(analysis, inputs)
+    ]
+    first = _own(analysis, inputs)
+    own += [
+        (edit["op"], key(edit["target"]["aspect_ref"]), edit.get("value"))
+        for verdict in first
+        if (edit := _decided(verdict)) is not None
+    ]
+    known = set(own)
+    heard = [
+        edit for turn in inputs.history for edit in turn.proposed_edits if _face(edit) not in known
+    ]
+    if not heard:
+        return first.all
+    given = inputs.given_aspects is not None
+    return Verdicts(analysis, inputs.stage1, heard, given=given).all
+
+
+def _face(edit: Edit) -> tuple[str, str, str | None]:
+    return edit.op, key(edit.target.aspect_ref or edit.target.aspect_term or ""), edit.value
 
 
 def cj(analysis: Analysis, inputs: DebateInputs) -> list[dict[str, Any]]:
-    """One polarity for each aspect: weigh Stage 1, what was said, and the aspect's clause."""
-    votes = _Votes(analysis, inputs)
-    edits = []
-    for own, term in votes.terms.items():
-        verdict = votes.verdict(own)
-        before = votes.stage1[own]
-        if verdict is None:
-            if before and votes.dropped[own]:
-                edits.append(_edit("drop_tuple", term, polarity=before[0], confidence=0.6))
-            continue
-        polarity, share = verdict
-        op = "confirm_tuple" if set(before) <= {polarity} else "set_polarity"
-        edits.append(
-            _edit(
-                op,
-                term,
-                polarity=polarity if op == "confirm_tuple" else before[0],
-                value=None if op == "confirm_tuple" else polarity,
-                evidence=votes.quotes.get((own, polarity), ""),
-                confidence=0.5 + 0.45 * share,
-            )
-        )
-    return edits
+    """One polarity for each aspect, by the calibrated probability of all readings together."""
+    decided = map(_decided, _verdicts(analysis, inputs))
+    return [edit for edit in decided if edit is not None]
 
 
 def speaker(role: str, analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
@@ -261,51 +197,38 @@ def speaker(role: str, analysis: Analysis, inputs: DebateInputs) -> dict[str, An
 
 def judge(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
     """One consistent set of tuples, with the words of the text that carry it."""
-    votes = _Votes(analysis, inputs)
-    patch: list[dict[str, Any]] = []
-    tuples: list[dict[str, str]] = []
-    proofs: list[dict[str, str]] = []
-    unresolved: list[str] = []
-    for own, term in votes.terms.items():
-        verdict = votes.verdict(own)
-        before = votes.stage1[own]
-        if verdict is None:
-            if before:
-                patch.append(_edit("drop_tuple", term, polarity=before[0], confidence=0.7))
-            continue
-        polarity, share = verdict
-        quoted = votes.quotes.get((own, polarity), "")
-        if own in votes.found_later and not quoted:
-            continue
-        tuples.append({"aspect_term": term, "polarity": polarity})
-        if quoted:
-            proofs.append({"aspect_ref": term, "evidence": quoted})
-        if share < 0.55:
-            unresolved.append(term)
-        changed = set(before) != {polarity} and bool(before)
-        patch.append(
-            _edit(
-                "set_polarity" if changed else "confirm_tuple",
-                term,
-                polarity=before[0] if changed else polarity,
-                value=polarity if changed else None,
-                evidence=quoted,
-                confidence=0.5 + 0.45 * share,
-            )
-        )
-    polarities = [item["polarity"] for item in tuples]
-    sentence = lookup.label(polarities)
-    if not tuples and analysis.overall is not None:
+    verdicts = _verdicts(analysis, inputs)
+    patch = [edit for edit in map(_decided, verdicts) if edit is not None]
+    kept = [(each, word) for each in verdicts for word in _polarities(each)]
+    tuples = [{"aspect_term": each.term, "polarity": word} for each, word in kept]
+    proofs = [
+        {"aspect_ref": each.term, "evidence": each.evidence}
+        for each in verdicts
+        if each.after is not None and each.evidence
+    ]
+    sentence = lookup.label([word for _, word in kept])
+    if analysis.label is not None:
+        sentence = analysis.label[0]
+    elif not tuples and analysis.overall is not None:
         sentence = analysis.overall.polarity
     return {
         "final_patch": patch[:_MAX_EDITS],
         "final_tuples": tuples,
-        "unresolved_conflicts": unresolved,
+        "unresolved_conflicts": [
+            each.term for each in verdicts if each.after is not None and each.probability < 0.5
+        ],
         "sentence_polarity": sentence,
         "sentence_evidence_spans": _sentence_evidence(analysis, proofs),
         "aspect_evidence": proofs,
         "rationale": _rationale(tuples, sentence),
     }
+
+
+def _polarities(verdict: Verdict) -> tuple[str, ...]:
+    """The polarities that an aspect ends with."""
+    if verdict.after is None:
+        return ()
+    return verdict.before if len(verdict.before) > 1 else (verdict.after,)
 
 
 def _sentence_evidence(analysis: Analysis, proofs: list[dict[str, str]]) -> list[str]:

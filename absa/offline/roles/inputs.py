@@ -100,6 +100,7 @@ class EditHint(Item):
     op: str
     weight: float
     polarity_hint: str | None = None
+    confidence: float | None = None
 
 
 class DebateContext(Item):
@@ -114,6 +115,7 @@ class ReviewInputs(RoleInputs):
 
     stage1_ate: Stage1 = Stage1()
     stage1_atsa: Stage1 = Stage1()
+    stage1_validator: ValidatorAnswer = ValidatorAnswer()
     review_context: DebateContext | None = None
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from absa.offline.roles import lookup
 from absa.offline.roles.inputs import DebateContext, ReviewInputs, ValidatorReviewInputs, canonical
 from absa.offline.roles.lookup import key
+from absa.offline.roles.verdicts import mention, quote
 from absa.offline.text.annotations import NEUTRAL, Analysis
+from absa.schemas.answers import L3_RISKS
+from absa.schemas.settings import OverrideSettings
 
-#: Weight of hints on one side that a reviewer follows, with the analyser's own word for it.
+#: Weight of hints on one side that a reviewer follows.
 _HEARD = 0.8
+#: A correction that reaches these thresholds by itself is the override gate's, not a reviewer's.
+_GATE = OverrideSettings()
+_DEFAULT = 0.6
 
 
 def _debated(context: DebateContext) -> dict[str, tuple[str, str]]:
@@ -76,10 +81,50 @@ def ate_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
     return {"aspect_review": reviews}
 
 
+def _sure(context: DebateContext) -> dict[str, float]:
+    """How sure the judge is of each aspect: the last hint is the judge's."""
+    return {
+        key(term): hints[-1].confidence if hints[-1].confidence is not None else _DEFAULT
+        for term, hints in context.aspect_hints.items()
+        if hints
+    }
+
+
+def _override(inputs: ReviewInputs, context: DebateContext, text: str) -> str | None:
+    """The aspect whose correction is left to the override gate, if there is one.
+
+    It is the first that the debate corrects with the weight and the certainty that the gate asks
+    for. A risk of negation, contrast or irony closes the gate.
+    """
+    if any(risk.type in L3_RISKS for risk in inputs.stage1_validator.structural_risks):
+        return None
+    proposed = {
+        key(each.target_aspect or "") for each in inputs.stage1_validator.correction_proposals
+    }
+    before = {key(i.aspect_term): i for i in inputs.stage1_atsa.sentiments if not i.is_implicit}
+    hints, sure, quotes = _hints(context), _sure(context), _quotes(context, text)
+    for own, (_, polarity) in _debated(context).items():
+        item, said = before.get(own), hints.get(own, {})
+        if item is None or item.polarity == polarity or polarity == NEUTRAL or own in proposed:
+            continue
+        total = said.get("positive", 0.0) + said.get("negative", 0.0)
+        margin = 2 * said.get(polarity, 0.0) - total
+        if (
+            total >= _GATE.min_total
+            and margin >= _GATE.min_margin
+            and sure.get(own, 0.0) >= _GATE.min_target_conf
+            and len(quotes.get(own, "")) > 1
+        ):
+            return own
+    return None
+
+
 def atsa_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
-    """Maintain, or follow the debate where the text itself bears it out."""
+    """Maintain, or follow the debate; the correction it is surest of is the override gate's."""
     context = inputs.review_context or DebateContext()
     hints, decided, quotes = _hints(context), _debated(context), _quotes(context, analysis.text)
+    sure = _sure(context)
+    overridden = _override(inputs, context, analysis.text)
     reviews: list[dict[str, Any]] = []
     known: set[str] = set()
     for item in inputs.stage1_atsa.sentiments:
@@ -88,41 +133,36 @@ def atsa_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
         if own in known:
             continue
         known.add(own)
-        finding = lookup.find(analysis, term)
-        view = finding.clause_reading if finding is not None else None
-        seen = view.polarity if view is not None and view.opinion is not None else None
-        said = hints.get(own, {})
         verdict = decided.get(own, (term, polarity))[1]
-        against = said.get(verdict, 0.0)
+        finding = mention(analysis, term)
         quoted = quotes.get(own, "")
-        if not quoted and view is not None and view.polarity == verdict:
-            quoted = lookup.evidence(analysis, view)
-        if verdict != polarity and against >= _HEARD and (seen == verdict or seen is None):
-            action = "add" if item.is_backfilled else "flip_polarity"
+        if not quoted and finding is not None and finding.verdict == verdict:
+            quoted = quote(analysis, finding, verdict)
+        heard = hints.get(own, {}).get(verdict, 0.0)
+        if verdict != polarity and heard >= _HEARD and own != overridden:
             reviews.append(
                 {
                     "aspect_ref": term,
-                    "action": action,
+                    "action": "add" if item.is_backfilled else "flip_polarity",
                     "revised_polarity": verdict,
-                    "confidence": view.confidence if view is not None else 0.6,
+                    "confidence": sure.get(own, _DEFAULT),
                     "evidence": quoted,
                     "reason": "the words about it say so, and so did the debate",
                 }
             )
         elif (
             item.is_backfilled
-            and seen is not None
-            and seen != NEUTRAL
-            and view is not None
             and own not in decided
+            and finding is not None
+            and finding.verdict not in (None, NEUTRAL)
         ):
             reviews.append(
                 {
                     "aspect_ref": term,
                     "action": "add",
-                    "revised_polarity": seen,
-                    "confidence": view.confidence,
-                    "evidence": lookup.evidence(analysis, view),
+                    "revised_polarity": finding.verdict,
+                    "confidence": round(max(finding.likely), 3),
+                    "evidence": quote(analysis, finding, str(finding.verdict)),
                     "reason": "an opinion about it stands in its clause",
                 }
             )
@@ -140,13 +180,12 @@ def atsa_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
             continue
         if term not in analysis.text or not quotes.get(own):
             continue
-        finding = lookup.find(analysis, term)
         reviews.append(
             {
                 "aspect_ref": term,
                 "action": "add",
                 "revised_polarity": verdict,
-                "confidence": finding.clause_reading.confidence if finding is not None else 0.6,
+                "confidence": sure.get(own, _DEFAULT),
                 "evidence": quotes[own],
                 "reason": "found in the debate",
             }
@@ -162,7 +201,7 @@ def _grounded(review: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def validator_review(analysis: Analysis, inputs: ValidatorReviewInputs) -> dict[str, Any]:
-    """The risks of Stage 1 that no review has answered."""
+    """The risks of Stage 1 that neither a proposal nor a review has answered."""
     answered: list[tuple[int, int]] = []
     gone: set[str] = set()
     for review in inputs.atsa_review.sentiment_review:
@@ -172,6 +211,8 @@ def validator_review(analysis: Analysis, inputs: ValidatorReviewInputs) -> dict[
             answered.append((at, at + len(quoted)))
         if review.action in ("flip_polarity", "add", "drop"):
             gone.add(key(review.aspect_ref or ""))
+    for proposal in inputs.stage1_validator.correction_proposals:
+        gone.add(key(proposal.target_aspect or ""))
     for aspect_review in inputs.ate_review.aspect_review:
         if aspect_review.action in ("drop", "revise_span"):
             gone.add(key(aspect_review.term or ""))

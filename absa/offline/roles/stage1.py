@@ -9,6 +9,7 @@ from absa.offline.models.polarity_model import LABELS
 from absa.offline.roles import lookup
 from absa.offline.roles.inputs import RoleInputs
 from absa.offline.roles.lookup import key
+from absa.offline.roles.verdicts import quote
 from absa.offline.text.annotations import (
     CONTRAST,
     MIXED,
@@ -21,6 +22,13 @@ from absa.offline.text.annotations import (
 from absa.offline.text.lexicon import lexicon
 
 _MAX_RISKS = 20
+#: Less likely than this, a polarity is not mentioned by the second reader.
+_LEAST = 0.01
+#: How far the two likeliest polarities of an aspect must be apart to be clear.
+_DOUBT = 0.15
+#: Below this probability of being an aspect, the Validator proposes to drop it.
+_HARDLY = 0.1
+_OPPOSITES = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 #: How sure the mood of a text is where it is clear, and below what an aspect is doubtful.
 _CLEAR = 0.9
 _DOUBTFUL = 0.5
@@ -112,14 +120,12 @@ def extract(analysis: Analysis) -> dict[str, Any]:
 
 
 def second_reader(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
-    """What the analyser reports and what it only suspects, each with its calibrated probability.
+    """What all readings together report and what they only suspect, each with its probability.
 
     Of a text in another language than its own it reports nothing.
     """
     if inputs.lang and inputs.lang not in LANGUAGES:
         return {"tuples": [], "reads_language": False, "knows_domain": False}
-    reported = [(finding, True) for finding in lookup.distinct(analysis)]
-    suspected = [(finding, False) for finding in analysis.reserve]
     return {
         "tuples": [
             {
@@ -129,9 +135,9 @@ def second_reader(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
                 "evidence": lookup.grounds(analysis, finding, quoted),
                 "confidence": probability,
                 "probability": probability,
-                "reported": is_reported and polarity == finding.clause_reading.polarity,
+                "reported": polarity == finding.verdict,
             }
-            for finding, is_reported in (*reported, *suspected)
+            for finding in (*lookup.distinct(analysis), *analysis.reserve)
             for polarity, probability, quoted in _polarities(analysis, finding)
         ],
         "reads_language": True,
@@ -141,9 +147,12 @@ def second_reader(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
 
 def _polarities(analysis: Analysis, finding: Finding) -> list[tuple[str, float, str]]:
     """The polarities of an aspect, the likeliest first: probability and the words quoted for it."""
-    reading = finding.clause_reading
-    first = (reading.polarity, reading.confidence, lookup.evidence(analysis, reading))
-    return [first, *((word, probability, "") for word, probability in finding.alternatives)]
+    likely = zip(finding.likely, LABELS, strict=True)
+    return [
+        (word, round(probability, 3), quote(analysis, finding, word))
+        for probability, word in sorted(likely, reverse=True)
+        if probability >= _LEAST
+    ]
 
 
 def _clause_scores(analysis: Analysis) -> list[tuple[float, float]]:
@@ -234,7 +243,7 @@ def negation_risks(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def irony_risks(analysis: Analysis) -> list[dict[str, Any]]:
-    """Set phrases of irony next to praise."""
+    """Set phrases of irony next to praise, where the text as a whole is not clearly meant so."""
     lowered = analysis.text.lower()
     if len(lowered) != len(analysis.text):
         lowered = analysis.text
@@ -245,6 +254,67 @@ def irony_risks(analysis: Analysis) -> list[dict[str, Any]]:
         if at >= 0:
             return [_risk("IRONY", "mid", at, at + len(cue), "a phrase often meant ironically")]
     return []
+
+
+def doubt_risks(analysis: Analysis) -> list[dict[str, Any]]:
+    """Aspects of which the readings together do not say clearly which polarity they have."""
+    risks = []
+    for finding in lookup.distinct(analysis):
+        if not _doubtful(finding):
+            continue
+        clause = analysis.clauses[finding.aspect.clause]
+        negated = any(clause.first <= index < clause.last for index in analysis.negators)
+        contrast = CONTRAST in _links(analysis, finding.aspect.clause)
+        kind = "NEGATION" if negated else "CONTRAST" if contrast else "POLARITY_MISMATCH"
+        why = f"the readings of {finding.aspect.term} differ, and none is clearly likelier"
+        risks.append(_risk(kind, "mid", clause.start, clause.end, why))
+    return risks
+
+
+def _links(analysis: Analysis, number: int) -> set[str]:
+    """How a clause is joined to its neighbours."""
+    return {clause.link for clause in analysis.clauses[number : number + 2]}
+
+
+def _doubtful(finding: Finding) -> bool:
+    first, second, third = sorted(finding.likely, reverse=True)
+    return first - second < _DOUBT * (first + second + third)
+
+
+def opposite_risks(analysis: Analysis) -> list[dict[str, Any]]:
+    """The text as a whole is clearly the opposite of all its aspects: the reason for its label."""
+    suggestion = sentence_label(analysis)
+    if suggestion is None or suggestion[0] not in _OPPOSITES:
+        return []
+    label, sure = suggestion
+    if _stated(analysis) != {_OPPOSITES[label]}:
+        return []
+    why = f"as a whole the text reads {label} ({sure:.2f}), its aspects {_OPPOSITES[label]}"
+    return [_risk("POLARITY_MISMATCH", "mid", 0, len(analysis.text), why)]
+
+
+def _stated(analysis: Analysis) -> set[str]:
+    """The polarities other than neutral that the debate will leave."""
+    every = (*analysis.findings, *analysis.reserve)
+    return {finding.verdict for finding in every if finding.verdict} - {NEUTRAL}
+
+
+def proposals(analysis: Analysis) -> list[dict[str, Any]]:
+    """Corrections of what Stage 1 reads in the aspects that stay doubtful, and of what is none."""
+    found = []
+    for finding in lookup.distinct(analysis):
+        term, stated = finding.aspect.term, finding.clause_reading.polarity
+        if finding.verdict is None and sum(finding.likely) < _HARDLY:
+            found.append(_proposal("DROP_ASPECT", term, "nothing in the text judges it"))
+        elif _doubtful(finding) and (stated, finding.verdict) in _OPPOSITES.items():
+            quoted = quote(analysis, finding, str(finding.verdict))
+            why = f"{quoted!r} is {finding.verdict} about it, not {stated}"
+            found.append(_proposal("FLIP_POLARITY", term, why))
+    return found
+
+
+def _proposal(kind: str, term: str, why: str) -> dict[str, Any]:
+    return {"proposal_type": kind, "target_aspect": term, "rationale": why}
 
 
 def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
@@ -263,17 +333,27 @@ def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def sentence_label(analysis: Analysis) -> tuple[str, float] | None:
-    """The label of the whole text: mixed where aspects are judged both ways, else its mood.
+    """The label of the whole text: the opposite of all its aspects only where it is clearly so."""
+    found = analysis.label or _label_by_mood(analysis)
+    if found is not None and found[1] < _CLEAR and found[0] in _OPPOSITES:
+        if _stated(analysis) == {_OPPOSITES[found[0]]}:
+            return None
+    return found
+
+
+def _label_by_mood(analysis: Analysis) -> tuple[str, float] | None:
+    """Mixed where aspects are judged both ways, else the text's mood.
 
     One doubtful aspect does not make a clear text mixed.
     """
     if analysis.mood is None:
         return None
     surest = {POSITIVE: 0.0, NEGATIVE: 0.0, NEUTRAL: 0.0}
-    for finding in analysis.findings:
-        reading = finding.clause_reading
-        if reading.opinion:
-            surest[reading.polarity] = max(surest[reading.polarity], reading.confidence)
+    for finding in (*analysis.findings, *analysis.reserve):
+        reading = finding.second_reading
+        if reading is not None and reading.opinion and finding.verdict:
+            sure = finding.likely[LABELS.index(finding.verdict)]
+            surest[finding.verdict] = max(surest[finding.verdict], sure)
     likely = max(analysis.mood)
     weaker = min(surest[POSITIVE], surest[NEGATIVE])
     if weaker and (likely < _CLEAR or weaker >= _DOUBTFUL):
@@ -287,12 +367,13 @@ def validator(analysis: Analysis) -> dict[str, Any]:
         *negation_risks(analysis),
         *contrast_risks(analysis),
         *irony_risks(analysis),
+        *doubt_risks(analysis),
+        *opposite_risks(analysis),
         *gap_risks(analysis),
     ]
     answer: dict[str, Any] = {
         "structural_risks": risks[:_MAX_RISKS],
-        # ATSA's answer is unknown here, so a flip would be a guess: reviews decide on flips.
-        "correction_proposals": [],
+        "correction_proposals": proposals(analysis)[:_MAX_RISKS],
     }
     suggestion = sentence_label(analysis)
     if suggestion is not None and suggestion[0] != NEUTRAL:

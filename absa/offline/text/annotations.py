@@ -120,13 +120,11 @@ class Finding:
     nearest_reading: Reading
     #: The other polarities, each with the probability that the tuple with it is right.
     alternatives: tuple[tuple[str, float], ...] = ()
-    #: What the rules read in its clause, with a calibrated confidence.
-    rule_reading: Reading | None = None
-    #: What the text model says of its clause as a text of its own, with a calibrated confidence.
-    text_reading: Reading | None = None
-    #: For each polarity how likely the tuple with it is right, all readings taken together.
-    combined: Probabilities | None = None
-    #: The polarity that all readings together stand for; None if they report no such aspect.
+    #: The second reading, by all readers of the language together.
+    second_reading: Reading | None = None
+    #: For each polarity how likely the tuple with it is right, by the second reading.
+    likely: Probabilities = (0.0, 0.0, 0.0)
+    #: The polarity that the second reading stands for; None where it reports no such aspect.
     verdict: str | None = None
 
 
@@ -147,7 +145,8 @@ class Analysis:
     overall: Reading | None = None
     #: P(positive), P(negative), P(neutral) of the text as a whole.
     mood: Probabilities | None = None
-    #: The label of the text by all readings together, and how likely it is right.
+    #: The likeliest label of the text as a whole with its probability, in a language with a reader
+    #: of labels.
     label: tuple[str, float] | None = None
     used_negators: frozenset[int] = field(default_factory=frozenset)
     #: Whether the models were trained on texts of this domain.

@@ -41,7 +41,7 @@ class Windows:
         view = self._view
         low = max(0, bisect_right(self._firsts, max(begin, 0)) - 1)
         high = bisect_right(self._firsts, min(end, len(view.tokens) - 1))
-        return clauses_of(view, low, high)
+        return _clauses_of(view, low, high)
 
 
 def pieces(view: View) -> Iterator[tuple[int, View]]:
@@ -53,11 +53,11 @@ def pieces(view: View) -> Iterator[tuple[int, View]]:
     while low < len(view.clauses):
         first = view.clauses[low].first
         high = max(low + 1, bisect_right(view.clauses, first + _PIECE, key=_LAST))
-        yield first, clauses_of(view, low, high)
+        yield first, _clauses_of(view, low, high)
         low = high
 
 
-def clauses_of(view: View, low: int, high: int) -> View:
+def _clauses_of(view: View, low: int, high: int) -> View:
     """The clauses `[low, high)` of a text. The cost does not depend on how long the text is."""
     first, last = view.clauses[low].first, view.clauses[high - 1].last
     # Opinions and negators stand in order of the text.
