@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from absa.schemas.settings import SECOND_READER
+
 Json = dict[str, Any]
 LANGUAGES = ("ko", "en")
 
@@ -44,14 +46,23 @@ SAMPLES: Mapping[str, Sequence[Part]] = {
         Part("train/mams", 20),
     ),
 }
-CONFIGS = {
+CONFIGS: Mapping[str, str | Json] = {
     "single": "baseline_single",
     "debate": "default",
     "vote": "baseline_vote",
     "persona": "persona_debate",
     "conflict": "conflict_review",
+    "selective": "selective",
+    "contested": "debate_contested",
+    # Settings that are no shipped configuration are written beside the runs.
+    "vote3": {"protocol": "vote", "vote": {"n": 3}},
+    "contested_joint": {"stage1": "joint", "debate": {"when": "contested"}},
+    "conflict_single_support": {
+        "protocol": "conflict_review",
+        "conflict_review": {"flag_single_support": True},
+    },
 }
-BASELINES = {"single", "vote"}
+UNDEBATED = {"single", "vote", "vote3", "selective", "conflict", "conflict_single_support"}
 
 
 def lines(path: Path) -> Iterator[Json]:
@@ -79,6 +90,16 @@ def limited(rows: Sequence[Json], limit: int | None) -> list[Json]:
     return [row for lang in LANGUAGES for row in [r for r in rows if r["lang"] == lang][:limit]]
 
 
+def config_of(name: str, out: Path) -> str:
+    """The name or the file of a configuration."""
+    given = CONFIGS[name]
+    if isinstance(given, str):
+        return given
+    path = out / f"{name}.yaml"
+    path.write_text(json.dumps({"pipeline": given}) + "\n", encoding="utf-8")
+    return str(path)
+
+
 def ablate(data: Path, args: argparse.Namespace) -> Json:
     """Run what has not been run yet, and compare."""
     settings = {
@@ -88,14 +109,16 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
         "timeout_s": args.timeout_s,
         "max_concurrency": args.in_flight,
     }
+    configs = [config_of(name, args.out) for name in args.protocols]
     command = [
         *(sys.executable, "-m", "absa", "ablate", str(data), "--out", str(args.out)),
         # One sample more than calls: while one is written down, the other asks.
         *("--own-cache", "--concurrency", str(args.in_flight + 1)),
         *(word for key, value in settings.items() for word in ("--set", f"backend.{key}={value}")),
-        *("--configs", *(CONFIGS[name] for name in args.protocols)),
+        *("--configs", *configs),
         # Without a debate somebody else has to be what the others are compared with.
-        *(("--debate", CONFIGS[args.protocols[0]]) if BASELINES >= {*args.protocols} else ()),
+        *(("--debate", Path(configs[0]).stem) if UNDEBATED >= {*args.protocols} else ()),
+        *(("--vote", "baseline_vote") if "vote" in args.protocols else ()),
     ]
     # 1 says that some samples failed: they are in the table as answers that were not valid.
     if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode not in (0, 1):
@@ -128,7 +151,8 @@ class Cost(NamedTuple):
         for call in lines(run / "traces.jsonl"):
             asked.setdefault(call["uid"], []).append(call)
         fresh = {uid for uid, calls in asked.items() if not any(c["cached"] for c in calls)}
-        calls = [call for uid in fresh for call in asked[uid]]
+        # The embedded analyser is no call.
+        calls = [c for uid in fresh for c in asked[uid] if c["node"] != SECOND_READER]
         usages = [call["usage"] or {} for call in calls]
         return cls(
             samples=len(fresh),
@@ -179,8 +203,9 @@ def table(found: Json, out: Path, protocols: Sequence[str]) -> Iterator[str]:
             f"[{100 * more['low']:+.1f}, {100 * more['high']:+.1f}], p {one['p_holm']:.3f}"
             + (f"; could have shown {100 * least:.1f}" if least is not None else "")
         )
-    if not BASELINES >= {*protocols}:
+    if not UNDEBATED >= {*protocols}:
         yield found["verdict"]["sentence"]
+    yield found["verdict"]["cost_line"]
     yield from (f"note: {note}" for note in found["notes"])
 
 

@@ -138,7 +138,7 @@ ABOVE_BUT_CORRECTED = (0.001, 0.06, 0.09)
 
 
 def against(
-    shown: tuple[float, float, float], name: str = "x", calls: float = 10, relaxed: float = 1.0
+    shown: tuple[float, float, float], name: str = "x", calls: float = 10, overlap: float = 1.0
 ) -> Against:
     low, high, p = shown
     middle = (low + high) / 2
@@ -150,7 +150,7 @@ def against(
         p_holm=p,
         smallest_shown=0.04,
         samples_that_differ=9,
-        relaxed_difference=middle * relaxed,
+        overlap_difference=middle * overlap,
         spent=Spent(calls, 0.002),
     )
 
@@ -204,8 +204,8 @@ def test_verdict_table(single: Any, vote: Any, calls: float, expected: tuple[str
     assert unequal == (vote is not None and calls != 10)
 
 
-def test_verdict_says_when_strict_and_relaxed_disagree_and_when_correction_decides() -> None:
-    vote = against(ABOVE_BUT_CORRECTED, "baseline_vote", relaxed=-0.5)
+def test_verdict_says_when_strict_and_overlap_disagree_and_when_correction_decides() -> None:
+    vote = against(ABOVE_BUT_CORRECTED, "baseline_vote", overlap=-0.5)
     found = decide("default", Spent(10), 300, against(UP, "baseline_single", 1), vote)
     assert "excludes zero, but not after correction" in found.sentence
     assert [n for n in found.notes if "disagree about the sign against baseline_vote" in n]
@@ -419,7 +419,7 @@ def test_scores_are_those_of_evaluate(offline: Path) -> None:
         final = evaluate(offline / one["name"])["quality"]["final"]
         scores = one["scores"]
         assert scores["pair_strict_f1"]["value"] == final["pair"]["strict"]["f1"]["rate"]
-        assert scores["pair_relaxed_f1"]["value"] == final["pair"]["relaxed"]["f1"]["rate"]
+        assert scores["pair_overlap_f1"]["value"] == final["pair"]["overlap"]["f1"]["rate"]
         assert scores["aspect_strict_f1"]["value"] == final["aspect"]["strict"]["f1"]["rate"]
         assert scores["label_accuracy"]["value"] == final["label"]["accuracy"]["rate"]
         assert scores["pair_strict_f1"]["low"] <= scores["pair_strict_f1"]["value"]

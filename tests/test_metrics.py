@@ -166,14 +166,14 @@ def test_what_the_debate_fixed_and_broke_is_counted(fates: Path) -> None:
 
 def test_scores_of_both_stages_against_gold(fates: Path) -> None:
     quality = evaluate(fates)["quality"]
-    for matching in ("strict", "relaxed", "span"):
+    for matching in ("strict", "overlap", "span"):
         assert quality["stage1"]["pair"][matching]["f1"]["rate"] == pytest.approx(2 / 5)
         assert quality["final"]["pair"][matching]["f1"]["rate"] == pytest.approx(3 / 5)
         assert quality["final"]["aspect"][matching]["f1"]["rate"] == 1.0
     assert quality["final"]["polarity_of_matched"]["strict"]["accuracy"]["rate"] == 0.6
     assert quality["sign"]["pair"] == {
         "strict_difference": pytest.approx(0.2),
-        "relaxed_difference": pytest.approx(0.2),
+        "overlap_difference": pytest.approx(0.2),
         "disagree": False,
     }
 

@@ -25,14 +25,14 @@ from absa.statistics import Floats
 PRIMARY = "pair_strict_f1"
 _TUPLES: dict[str, tuple[Level, Matching]] = {
     PRIMARY: ("pair", "strict"),
-    "pair_relaxed_f1": ("pair", "relaxed"),
+    "pair_overlap_f1": ("pair", "overlap"),
     "aspect_strict_f1": ("aspect", "strict"),
 }
 LABEL = "label_accuracy"
 METRICS = (*_TUPLES, LABEL)
 TITLES = {
     PRIMARY: "pair F1, strict",
-    "pair_relaxed_f1": "pair F1, relaxed",
+    "pair_overlap_f1": "pair F1, overlap",
     "aspect_strict_f1": "term F1, strict",
     LABEL: "label accuracy",
 }

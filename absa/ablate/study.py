@@ -172,7 +172,7 @@ def _against(
         p_holm=found["p_holm"],
         smallest_shown=found["smallest_shown"],
         samples_that_differ=found["samples_that_differ"],
-        relaxed_difference=found["differences"]["pair_relaxed_f1"]["value"],
+        overlap_difference=found["differences"]["pair_overlap_f1"]["value"],
         spent=_spent(spent[name]),
     )
 

@@ -135,7 +135,7 @@ def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
     """The debate less each other configuration."""
     rows = []
     for one in found["comparisons"]:
-        strict, relaxed = one["differences"][PRIMARY], one["differences"]["pair_relaxed_f1"]
+        strict, overlap = one["differences"][PRIMARY], one["differences"]["pair_overlap_f1"]
         test = one["mcnemar"]
         least = one["smallest_shown"]
         rows.append(
@@ -143,7 +143,7 @@ def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
                 one["other"],
                 _moved(strict),
                 _p(one["p_holm"]),
-                *(() if brief else (points(relaxed["value"]),)),
+                *(() if brief else (points(overlap["value"]),)),
                 f"{test['only_debate_right']} : {test['only_other_right']}",
                 _p(test["p_holm"]),
                 NOTHING if least is None else f"{100 * least:.1f}",
@@ -153,7 +153,7 @@ def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
         "comparisons",
         f"{found['roles']['debate']} less each other configuration, in points",
         (
-            *("other", "pair F1, strict", "p", *(() if brief else ("relaxed",))),
+            *("other", "pair F1, strict", "p", *(() if brief else ("overlap",))),
             *("only this : other exact", "McNemar p", "could have shown"),
         ),
         tuple(rows),
@@ -243,7 +243,7 @@ def swept(found: Mapping[str, Any]) -> Table:
                 point["name"],
                 _percent(values[PRIMARY]),
                 moved,
-                _percent(values["pair_relaxed_f1"]),
+                _percent(values["pair_overlap_f1"]),
                 _percent(values[LABEL]),
                 label_moved,
                 f"{point['overrides_applied']:,}",
@@ -256,7 +256,7 @@ def swept(found: Mapping[str, Any]) -> Table:
         "sweep",
         "Decision layer on recorded answers",
         (
-            *("settings", "pair F1, strict", "difference", "relaxed"),
+            *("settings", "pair F1, strict", "difference", "overlap"),
             *("label accuracy", "label difference", "overrides", "adopted"),
         ),
         tuple(rows),

@@ -61,7 +61,7 @@ class Against:
     p_holm: float
     smallest_shown: float | None
     samples_that_differ: int
-    relaxed_difference: float
+    overlap_difference: float
     spent: Spent
 
 
@@ -176,11 +176,11 @@ def _notes(spent: Spent, single: Against | None, vote: Against | None) -> Sequen
     for found in (single, vote):
         if found is None:
             continue
-        strict, relaxed = _sign(found.difference), _sign(found.relaxed_difference)
-        if strict != relaxed:
+        strict, overlap = _sign(found.difference), _sign(found.overlap_difference)
+        if strict != overlap:
             notes.append(
-                f"strict and relaxed scoring disagree about the sign against {found.name}: "
-                f"{points(found.difference)} and {points(found.relaxed_difference)}"
+                f"strict and overlap scoring disagree about the sign against {found.name}: "
+                f"{points(found.difference)} and {points(found.overlap_difference)}"
             )
     if vote is not None and abs(vote.spent.calls - spent.calls) > _EQUAL_CALLS:
         notes.append(

@@ -122,6 +122,13 @@ def ablate(
             "--from", metavar="RUN", help="Sweep this recorded run instead of the debate's."
         ),
     ] = None,
+    fitting: Annotated[
+        bool,
+        typer.Option(
+            "--fit",
+            help="Fit trust and threshold of selective on the run of --from; write fitted.yaml.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap.")] = 0,
     own_cache: Annotated[
         bool,
@@ -141,6 +148,9 @@ def ablate(
     from absa.metrics import GoldError
     from absa.runs import RunError
 
+    if fitting:
+        _fit(source, data, out, seed, as_json=as_json)
+        return
     # Whatever can be wrong is told before anything is paid for.
     tried = [*grid(sweeps or ()), *(variants() if replay_variants else ())]
     if source is not None and not tried:
@@ -173,6 +183,26 @@ def ablate(
     else:
         _show(found, out, [path.name for path in written])
     raise typer.Exit(1 if failed else 0)
+
+
+def _fit(source: Path | None, data: Path | None, out: Path, seed: int, *, as_json: bool) -> None:
+    """Fit trust and threshold on a recorded run, and write them as a config."""
+    from absa.ablate import AblationError
+    from absa.ablate.fit import fit, sentences, write_fit
+    from absa.runs.directory import RunDirectory
+
+    if source is None or data is not None:
+        raise AblationError("--fit: needs --from RUN, a labelled run of protocol selective")
+    found = fit(source, seed=seed)
+    settings = RunDirectory(source).settings
+    assert settings is not None, "`fit` has read them"
+    written = write_fit(out, found, settings)
+    if as_json:
+        print_json(json.dumps(found, ensure_ascii=False, indent=2))
+    else:
+        for line in sentences(found):
+            print_text(line)
+    print_text(f"written to {out}: {', '.join(path.name for path in written)}", stderr=True)
 
 
 def _configurations(

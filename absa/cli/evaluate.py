@@ -125,7 +125,7 @@ def _table(*columns: str) -> Table:
 def _headline(metrics: Metrics) -> Table:
     table = _table("(aspect, polarity) F1, %", "Stage 1", "final", "difference")
     means = metrics.get("mean_over_seeds")
-    for matching in ("strict", "relaxed"):
+    for matching in ("strict", "overlap"):
         values = []
         for stage in ("stage1", "final"):
             name = f"quality.{stage}.pair.{matching}.f1"
@@ -139,7 +139,7 @@ def _headline(metrics: Metrics) -> Table:
 def _gains(quality: Metrics, counted: str) -> Iterator[Text]:
     from rich.text import Text
 
-    for matching in ("strict", "relaxed"):
+    for matching in ("strict", "overlap"):
         became = quality["changes"][matching]
         gain = became["net_gain"]
         low, high = gain["interval95"]["low"], gain["interval95"]["high"]
@@ -167,8 +167,8 @@ def _alerts(metrics: Metrics) -> Iterator[Text]:
         if sign["disagree"]:
             yield Text.assemble(
                 ("careful ", "bold yellow"),
-                f"strict and relaxed scoring disagree about the {level} F1: "
-                f"{_points(sign['strict_difference'])} and {_points(sign['relaxed_difference'])}",
+                f"strict and overlap scoring disagree about the {level} F1: "
+                f"{_points(sign['strict_difference'])} and {_points(sign['overlap_difference'])}",
             )
     for warning in metrics["warnings"]:
         style = "bold red" if warning["severity"] == "high" else "bold yellow"
@@ -184,6 +184,8 @@ def _alerts(metrics: Metrics) -> Iterator[Text]:
         yield Text.assemble(("note ", "bold"), note)
 
 
+_TASKS = {"tasd": "TASD F1", "asqp": "ASQP/ACOS F1", "acsa": "ACSA F1"}
+
 # The tables --------------------------------------------------------------------------------------
 
 
@@ -193,7 +195,7 @@ def _quality_table(quality: Metrics) -> Table:
     for level in ("aspect", "pair", "triplet"):
         if stages[1][level] is None:
             continue
-        for matching in ("strict", "relaxed", "span"):
+        for matching in ("strict", "overlap", "span"):
             one, two = (stage[level][matching] for stage in stages)
             table.add_row(
                 f"{level} F1, {matching}",
@@ -202,6 +204,19 @@ def _quality_table(quality: Metrics) -> Table:
                 _percent(two["recall"]["rate"]),
                 f"{two['recall']['denominator']:,}",
             )
+    for task, title in _TASKS.items():
+        if stages[1][task] is not None:
+            one, two = (stage[task] for stage in stages)
+            table.add_row(
+                title,
+                *_before_after(one["f1"]["rate"], two["f1"]["rate"]),
+                _percent(two["precision"]["rate"]),
+                _percent(two["recall"]["rate"]),
+                f"{two['recall']['denominator']:,}",
+            )
+    one, two = (stage["unnamed"]["predicted"] for stage in stages)
+    if one or two:
+        table.add_row("unnamed predictions", f"{one:,}", f"{two:,}", "", "", "", "")
     if stages[1]["implicit"] is not None:
         one, two = (stage["implicit"]["pair"]["recall"] for stage in stages)
         shown = _before_after(one["rate"], two["rate"])

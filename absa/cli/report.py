@@ -9,11 +9,14 @@ import typer
 
 from absa.cli.options import UsageError, complain, print_json, print_text
 
-HELP = """Write one HTML page about a run or several.
+HELP = """Write one HTML page about a run or several, or about a study.
 
 The page holds scores, charts, the graph and every sample. It is one file that loads nothing from a
 network. Several runs are shown side by side. Scores need `absa evaluate` first. Damaged or missing
-samples are listed on the page and on stderr; then the exit code is 1."""
+samples are listed on the page and on stderr; then the exit code is 1.
+
+Given the directory of `absa ablate`, the page begins with the verdict. Its figures are also written
+as SVG files, to NAME_figures beside the page."""
 PROBLEMS_SHOWN = 10
 EPILOG = "Example: absa report runs/debate runs/no_debate -o report.html"
 
@@ -25,7 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="DIR…", help="Run directories.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="DIR…", help="Run directories, or one study.", show_default=False),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The HTML file.")
@@ -41,6 +45,13 @@ def report(
 
     if not out.absolute().parent.is_dir():
         raise UsageError(f"{out.parent} is not a directory, so {out.name} cannot be written there")
+    from absa.report.study_numbers import is_study
+
+    if studies := [run for run in runs if is_study(run)]:
+        if len(runs) > 1:
+            raise UsageError(f"{studies[0]} is a study: give it alone, or the runs inside it")
+        _report_study(studies[0], out, as_json)
+        return
     written = write_report(runs, out)
     for problem in written.problems[:PROBLEMS_SHOWN]:
         complain(problem)
@@ -56,3 +67,20 @@ def report(
         )
     if written.left_out:
         raise typer.Exit(1)
+
+
+def _report_study(directory: Path, out: Path, as_json: bool) -> None:
+    import json
+
+    from absa.report.study import write_study
+
+    written = write_study(directory, out)
+    if as_json:
+        facts = {**written._asdict(), "path": str(written.path)}
+        facts["figures"] = [str(path) for path in written.figures]
+        print_json(json.dumps(facts, ensure_ascii=False))
+    else:
+        print_text(
+            f"{written.path}: {written.configurations} configurations, {written.samples:,} texts; "
+            f"{len(written.figures)} figures in {written.figures[0].parent}"
+        )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from absa.nodes.categories import spelling
 from absa.nodes.language import Language, language
 from absa.nodes.text import locate
 from absa.schemas.answers import Span
@@ -14,6 +15,8 @@ from absa.schemas.records import Candidate, Correction
 from absa.schemas.sample import GoldAspect
 
 Place = tuple[int, int]
+# One stage: its final aspects say more than its tuples, which are each there once.
+_STAGE1_IS_FINAL = ("single", "vote")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class AbsaTuple:
         key: The aspect's key; empty for a tuple without a term.
         polarity: The polarity word.
         span: Where the aspect stands in the text, end exclusive; None if nowhere.
-        category: The annotation's category.
+        category: The category in the form that its spellings have in common; None without one.
         opinion: Key of the words that carry the polarity; empty if none are named.
         opinion_span: Where these words stand in the text.
         implicit: Whether the aspect has no place in the text, or is said to be implicit.
@@ -66,7 +69,7 @@ class Normaliser:
             key=self.key(term),
             polarity=polarity,
             span=span or self._find(term),
-            category=category,
+            category=spelling(category) if category else None,
             opinion=self.key(opinion),
             opinion_span=self._find(opinion),
             implicit=implicit,
@@ -93,6 +96,7 @@ class Normaliser:
                 a.aspect_term,
                 a.polarity,
                 span=_place(a.span),
+                category=a.category,
                 opinion=opinion_of(a),
                 implicit=a.is_implicit,
             )
@@ -107,6 +111,8 @@ class Normaliser:
         them still in the final result. In a conflict review they are those of the candidates.
         """
         meta = output.meta
+        if meta.protocol in _STAGE1_IS_FINAL and meta.human_review is None:
+            return self.final(output)
         before = self._proposed(meta.candidates) or self._before(meta.correction_applied_log)
         after: dict[str, dict[str, Any]] = {}
         for a in output.final_result.final_aspects:
@@ -121,7 +127,8 @@ class Normaliser:
                     t.aspect_term,
                     t.polarity,
                     span=known["span"],
-                    opinion=known["said"].get(t.polarity),
+                    category=t.category,
+                    opinion=t.opinion_term or known["said"].get(t.polarity),
                     implicit=known["span"] is None,
                 )
             )

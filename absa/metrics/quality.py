@@ -13,6 +13,7 @@ from absa.metrics.normalise import AbsaTuple, Normaliser
 from absa.metrics.scorer import (
     LEVELS,
     MATCHINGS,
+    TASKS,
     Classes,
     Found,
     Matching,
@@ -31,7 +32,7 @@ BOOTSTRAP_SEED = 0
 INTERVAL = (2.5, 97.5)
 CHANGES = ("fix", "break", "keep", "still_wrong")
 NOT_STATED = "not stated"
-_CHANGE_MATCHINGS: tuple[Matching, ...] = ("strict", "relaxed")
+_CHANGE_MATCHINGS: tuple[Matching, ...] = ("strict", "overlap")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class ScoredSample:
     final: Score | None = None
     tuple_changes: Counter[str] = field(default_factory=Counter)
     implicit_gold: int = 0
+    gold_categories: int = 0
+    gold_opinions: int = 0
     gold_label: str | None = None
     label_is_given: bool = False
     stage1_label: str = ""
@@ -92,6 +95,8 @@ def score_sample(
             "final": score(final, gold),
             "tuple_changes": tuple_changes(stage1, final, gold),
             "implicit_gold": sum(not g.key for g in gold),
+            "gold_categories": sum(g.category is not None for g in gold),
+            "gold_opinions": sum(bool(g.opinion) for g in gold),
         }
     )
 
@@ -107,12 +112,11 @@ def tuple_changes(
 ) -> Counter[str]:
     """What became of each (aspect, polarity) that a stage or the gold has.
 
-    A stage is right about a tuple if it has it exactly when the gold does. Implicit gold that
-    nobody predicted is scored apart and not counted here.
+    A stage is right about a tuple if it has it exactly when the gold does. Tuples without a term
+    are scored apart and not counted here.
     """
-    true = list(gold)
-    one, two, known = pairs(stage1), pairs(final), pairs(true)
-    everything = one | two | pairs(t for t in true if t.key)
+    one, two, known = (pairs(t for t in each if t.key) for each in (stage1, final, gold))
+    everything = one | two | known
     return Counter(
         change((t in one) == (t in known), (t in two) == (t in known)) for t in everything
     )
@@ -142,6 +146,8 @@ class QualityTally:
     samples: int = 0
     with_aspects: int = 0
     implicit_gold: int = 0
+    gold_categories: int = 0
+    gold_opinions: int = 0
     stage1: Score = field(default_factory=Score)
     final: Score = field(default_factory=Score)
     stage1_labels: Classes = field(default_factory=Classes)
@@ -163,6 +169,8 @@ class QualityTally:
             return
         self.with_aspects += 1
         self.implicit_gold += sample.implicit_gold
+        self.gold_categories += sample.gold_categories
+        self.gold_opinions += sample.gold_opinions
         self.stage1.merge(sample.stage1)
         self.final.merge(sample.final)
         self.tuple_changes.update(sample.tuple_changes)
@@ -184,13 +192,24 @@ class QualityTally:
             "with_gold_aspects": self.with_aspects,
             "gold_terms": self.gold_terms,
             "implicit_gold_tuples": self.implicit_gold,
-            "stage1": stage_summary(self.stage1, self.stage1_labels, scored=scored),
-            "final": stage_summary(self.final, self.final_labels, scored=scored),
+            "gold_categories": self.gold_categories,
+            "gold_opinions": self.gold_opinions,
+            "stage1": self._stage(self.stage1, self.stage1_labels, scored=scored),
+            "final": self._stage(self.final, self.final_labels, scored=scored),
             "label_source": dict(self.label_sources),
             "gold_labels": dict(sorted(self.final_labels.gold.items())),
             "exact_match": self._exact_match() if scored else None,
             "changes": self._changes() if scored else None,
         }
+
+    def _stage(self, total: Score, labels: Classes, *, scored: bool) -> dict[str, Any]:
+        return stage_summary(
+            total,
+            labels,
+            scored=scored,
+            categories=bool(self.gold_categories),
+            opinions=bool(self.gold_opinions),
+        )
 
     def _exact_match(self) -> dict[str, Any]:
         """Samples whose tuples are exactly the gold's, before and after."""
@@ -218,11 +237,19 @@ class QualityTally:
         return found
 
 
-def stage_summary(total: Score, labels: Classes, *, scored: bool) -> dict[str, Any]:
-    """The scores of one stage; null where the gold names no aspect to score by."""
+def stage_summary(
+    total: Score,
+    labels: Classes,
+    *,
+    scored: bool,
+    categories: bool = False,
+    opinions: bool = False,
+) -> dict[str, Any]:
+    """The scores of one stage; null where the gold does not annotate what they score."""
     found: dict[str, Any] = {}
     for level in LEVELS:
         known = scored and (level, "strict") in total.found
+        known = known and (level != "triplet" or opinions)
         found[level] = (
             {matching: precision_recall(total.found[level, matching]) for matching in MATCHINGS}
             if known
@@ -234,6 +261,15 @@ def stage_summary(total: Score, labels: Classes, *, scored: bool) -> dict[str, A
         if apart.gold
         else None
     )
+    # Predictions without a term are in no pair: what there is of them is said here.
+    found["unnamed"] = {
+        "predicted": apart.predicted,
+        "right": apart.right,
+        "gold": apart.gold,
+    }
+    for task in TASKS:
+        known = categories and task in total.tasks and (task != "asqp" or opinions)
+        found[task] = precision_recall(total.tasks[task]) if known else None
     found["polarity_of_matched"] = (
         {matching: class_summary(total.polarity[matching]) for matching in MATCHINGS}
         if scored and total.polarity
@@ -345,13 +381,13 @@ class Quality:
         }
 
     def signs(self) -> dict[str, Any]:
-        """Whether strict and relaxed scoring agree on which way the debate moved the F1."""
+        """Whether strict and overlap scoring agree on which way the debate moved the F1."""
         total = self.everything
         found: dict[str, Any] = {}
         if not total.gold_terms:
             return found
         for level in LEVELS:
-            if (level, "strict") not in total.final.found:
+            if level == "triplet" and not total.gold_opinions:
                 continue
             moved = {
                 matching: _f1(total.final.found[level, matching])
@@ -360,7 +396,7 @@ class Quality:
             }
             found[level] = {
                 **{f"{matching}_difference": value for matching, value in moved.items()},
-                "disagree": _sign(moved["strict"]) != _sign(moved["relaxed"]),
+                "disagree": _sign(moved["strict"]) != _sign(moved["overlap"]),
             }
         return found
 
@@ -376,7 +412,7 @@ class Quality:
             notes.append("the gold names categories, no terms: aspects are scored apart only")
         elif not total.gold_terms:
             notes.append("the gold has no aspect in any sample: aspects are not scored")
-        elif ("triplet", "strict") not in total.final.found:
+        elif not total.gold_opinions:
             notes.append("the gold names no opinions: triplets are not scored")
         apart = total.final.implicit.get("aspect", Found())
         if apart.gold and not apart.predicted:

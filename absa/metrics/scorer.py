@@ -9,18 +9,25 @@
 | matching  | two aspects (and opinions) agree if                                             |
 |-----------|---------------------------------------------------------------------------------|
 | `strict`  | their keys are equal                                                            |
-| `relaxed` | their spans overlap by at least half of their union; without a place, as strict |
+| `overlap` | as `strict`, or their spans overlap by at least half of their union                |
 | `span`    | they stand at exactly the same place, as in SemEval 2014 and ASTE               |
 
-Relaxed matches are one to one, as many as can be. A unit counts once per sample. Tuples without a
-term are matched by category and counted apart; one that matches nothing is a prediction like any
-other, and a false one.
+Overlap matches are one to one, as many as can be, so `overlap` never finds fewer than `strict`. A
+unit counts once per sample. These levels compare tuples with a term, on both sides. `pair` is what
+papers call E2E, `triplet` is ASTE. Tuples without a term count in the tasks with categories:
+
+| task       | a tuple is                                               |
+|------------|----------------------------------------------------------|
+| `tasd`     | aspect or none, category, polarity                       |
+| `asqp`     | aspect or none, category, polarity, opinion (ACOS, ASQP) |
+| `acsa`     | category, polarity                                       |
+| `implicit` | category, polarity, of tuples without a term             |
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,13 +37,20 @@ from scipy.optimize import linear_sum_assignment
 from absa.metrics.normalise import AbsaTuple, Place
 from absa.nodes.thresholds import reaches
 
-SCORER_VERSION = "1.0.0"
+SCORER_VERSION = "2.0.0"
 """Raised whenever the same run could get another score."""
 
 Level = Literal["aspect", "pair", "triplet"]
-Matching = Literal["strict", "relaxed", "span"]
+Task = Literal["tasd", "asqp", "acsa"]
+Matching = Literal["strict", "overlap", "span"]
 LEVELS: tuple[Level, ...] = ("aspect", "pair", "triplet")
-MATCHINGS: tuple[Matching, ...] = ("strict", "relaxed", "span")
+TASKS: Mapping[Task, Callable[[AbsaTuple], Hashable]] = {
+    "tasd": lambda t: (t.key, t.category, t.polarity),
+    "asqp": lambda t: (t.key, t.category, t.polarity, t.opinion),
+    "acsa": lambda t: (t.category, t.polarity),
+}
+"""The tasks with categories: what two tuples agree in."""
+MATCHINGS: tuple[Matching, ...] = ("strict", "overlap", "span")
 MIN_OVERLAP = 0.5
 
 Units = Mapping[Hashable, Sequence[AbsaTuple]]
@@ -108,6 +122,7 @@ class Score:
 
     found: dict[tuple[Level, Matching], Found] = field(default_factory=dict)
     implicit: dict[Level, Found] = field(default_factory=dict)
+    tasks: dict[Task, Found] = field(default_factory=dict)
     polarity: dict[Matching, Classes] = field(default_factory=dict)
 
     def merge(self, other: Score) -> None:
@@ -116,6 +131,8 @@ class Score:
             self.found[what] = self.found.get(what, Found()) + found
         for level, apart in other.implicit.items():
             self.implicit[level] = self.implicit.get(level, Found()) + apart
+        for task, found in other.tasks.items():
+            self.tasks[task] = self.tasks.get(task, Found()) + found
         for matching, classes in other.polarity.items():
             self.polarity.setdefault(matching, Classes()).merge(classes)
 
@@ -126,7 +143,8 @@ class Score:
     @property
     def perfect(self) -> bool:
         """Whether there is nothing to find fault with."""
-        return all(f.perfect for f in (*self.found.values(), *self.implicit.values())) and all(
+        counts = (*self.found.values(), *self.implicit.values(), *self.tasks.values())
+        return all(f.perfect for f in counts) and all(
             c.correct == c.total for c in self.polarity.values()
         )
 
@@ -134,19 +152,23 @@ class Score:
 def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
     """Score the tuples of one sample.
 
-    Triplets are scored only where the gold names an opinion.
+    Triplets and categories are not scored where the gold has tuples without them. In a sample
+    without any gold every prediction is false. In a quad a missing opinion is one (NULL).
     """
     result = Score()
-    levels = LEVELS if any(g.opinion for g in gold) else LEVELS[:2]
-    for level in levels:
+    has_opinions = not gold or any(g.opinion for g in gold)
+    has_categories = not gold or any(g.category for g in gold)
+    for level in LEVELS if has_opinions else LEVELS[:2]:
         apart_said, apart_true = _nameless(predicted, level), _nameless(gold, level)
         both = len(apart_said & apart_true)
         result.implicit[level] = Found(both, len(apart_said), len(apart_true))
-        stray = len(apart_said) - both
         for matching in MATCHINGS:
             said, true = _units(predicted, level, matching), _units(gold, level, matching)
             right = len(matches(said, true, level, matching))
-            result.found[level, matching] = Found(right, len(said) + stray, len(true))
+            result.found[level, matching] = Found(right, len(said), len(true))
+    for task, unit in TASKS.items() if has_categories else ():
+        one, other = {unit(t) for t in predicted}, {unit(t) for t in gold}
+        result.tasks[task] = Found(len(one & other), len(one), len(other))
     for matching in MATCHINGS:
         result.polarity[matching] = _polarities(predicted, gold, matching)
     return result
@@ -163,7 +185,7 @@ def matches(
     said: Units, true: Units, level: Level, matching: Matching
 ) -> list[tuple[Hashable, Hashable]]:
     """Which predicted unit is which gold unit: one to one, as many as can be."""
-    if matching != "relaxed":
+    if matching != "overlap":
         return [(unit, unit) for unit in said if unit in true]
     if not said or not true:
         return []
@@ -171,7 +193,10 @@ def matches(
     # An equal unit is worth a little more than a near one, all of that less than one match more.
     bonus = 1 / (1 + min(len(rows), len(columns)))
     worth = np.array(
-        [[(1 + bonus * (r == c)) * _near(said[r], true[c], level) for c in columns] for r in rows]
+        [
+            [1 + bonus if r == c else float(_near(said[r], true[c], level)) for c in columns]
+            for r in rows
+        ]
     )
     chosen = zip(*linear_sum_assignment(worth, maximize=True), strict=True)
     return [(rows[r], columns[c]) for r, c in chosen if worth[r, c]]

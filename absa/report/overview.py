@@ -239,6 +239,9 @@ def _tiles(run: Shown) -> Markup:
         ),
         _tile("Cost", _dollars(run.cost), _spent(run)),
     ]
+    if tally.unnamed:
+        note = f"of {tally.tuples:,} tuples name no aspect: scored by category, not in pair F1"
+        tiles.insert(-1, _tile("Unnamed", f"{tally.unnamed:,}", note))
     hint = None
     if run.headline is None:
         hint = el(

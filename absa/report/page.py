@@ -168,7 +168,10 @@ def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
     Trusted types make every sink that parses markup throw, also for the page's own script.
     """
     allowed = {"script-src": scripts, "style-src": styles}
-    hashes = {name: " ".join(dict.fromkeys(map(_hash, texts))) for name, texts in allowed.items()}
+    hashes = {
+        name: " ".join(dict.fromkeys(map(_hash, texts))) or "'none'"
+        for name, texts in allowed.items()
+    }
     return "; ".join(
         [
             "default-src 'none'",

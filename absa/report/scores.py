@@ -45,6 +45,9 @@ _SHOWN = (
     ("Pair F1", ("pair", "strict", "f1")),
     ("Aspect F1", ("aspect", "strict", "f1")),
     ("Triplet F1", ("triplet", "strict", "f1")),
+    ("TASD F1", ("tasd", "f1")),
+    ("ASQP F1", ("asqp", "f1")),
+    ("ACSA F1", ("acsa", "f1")),
     ("Label accuracy", ("label", "accuracy")),
     ("Label macro-F1", ("label", "macro_f1")),
 )

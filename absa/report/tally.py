@@ -123,6 +123,9 @@ class Tally:
     in_doubt: int = 0
     reviewed_tuples: int = 0
     changed_tuples: int = 0
+    # Final tuples, and those of them that name nothing.
+    tuples: int = 0
+    unnamed: int = 0
     pairs: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     calls: dict[tuple[str, str], NodeCost] = field(default_factory=lambda: defaultdict(NodeCost))
@@ -141,6 +144,9 @@ class Tally:
         self.tuples_changed += tuples
         self.label_changed += label
         self.languages[output.lang] += 1
+        aspects = output.final_result.final_aspects
+        self.tuples += len(aspects)
+        self.unnamed += sum(a.aspect_term is None for a in aspects)
         self.turns.update(meta.mapping_stats.model_dump())
         self.unmapped.update(meta.mapping_fail_reasons.model_dump())
         self.moves[stage_delta(output)["change_type"]] += 1
