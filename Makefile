@@ -33,6 +33,7 @@ demo: $(RUNTIME) ## Set up and analyse a first sentence, offline
 	@echo "Next:"
 	@echo "  $(BIN)/absa analyze \"your own sentence\""
 	@echo "  $(BIN)/absa --help"
+	@echo "  $(BIN)/absa view   watch the agents in a local page"
 	@echo "  make studio   watch the agents in LangGraph Studio"
 	@echo "  make test     run the checks and tests"
 

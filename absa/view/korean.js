@@ -44,7 +44,7 @@ export default {
   "What if": "만약", "What if…": "만약…", "As analysed": "분석한 그대로",
   "Analyze again with these parts": "이 구성으로 다시 분석", "Take it back": "되돌리기",
   "decided again by the same answers in {ms} ms · 0 model calls": "같은 답으로 {ms} ms 만에 다시 판정 · 모델 호출 0회",
-  "nothing would change for this sentence": "이 문장에서는 아무것도 달라지지 않습니다",
+  "tuples and label would stay the same": "튜플과 레이블은 그대로입니다", "{aspect} at the gate: {verdict}": "게이트에서 {aspect}: {verdict}",
   "a new run would make {is} calls, this one made {was}": "새로 실행하면 호출 {is}회, 이번 실행은 {was}회",
   "a new run would ask these agents something else: {nodes}": "새로 실행하면 이 에이전트들은 다른 질문을 받습니다: {nodes}",
   "{aspect} would be {after}, not {before}": "{aspect}: {before} 대신 {after}",

@@ -393,17 +393,19 @@ function showWhatIf(decided) {
   const isRelabelled = live.row.b !== decided.row.b;
   if (isRelabelled) changes.push(say("the label would be {after}, not {before}", { before: t(live.row.b), after: t(decided.row.b) }));
   const verdicts = (story) => Object.fromEntries((story.gate || []).map((record) => [record.aspect, record.verdict]));
+  const gate = [];
   const [oldGate, newGate] = [verdicts(live.story), verdicts(decided.story)];
   for (const [aspect, verdict] of Object.entries(newGate)) {
-    if (oldGate[aspect] !== verdict) changes.push(`${aspect}: ${t(about.gate[verdict] || plain(verdict))}`);
+    if (oldGate[aspect] !== verdict) gate.push(say("{aspect} at the gate: {verdict}", { aspect, verdict: t(about.gate[verdict] || plain(verdict)) }));
   }
+  const changed = [...(changes.length ? changes : [t("tuples and label would stay the same")]), ...gate];
   const [was, is] = decided.calls;
   $("what-if").replaceChildren(
     h("div", { class: "what-if-head" }, h("h2", {}, t("What if")),
       h("p", { class: "quiet", id: "by-replay" }, say("decided again by the same answers in {ms} ms · 0 model calls", { ms: number(decided.ms, 1) })),
       h("p", { class: "actions" }, againButton(), backButton())),
     h("div", { class: "what-if-body" },
-      h("ul", { class: "changes" }, (changes.length ? changes : [t("nothing would change for this sentence")]).map((line) => h("li", {}, line)),
+      h("ul", { class: "changes" }, changed.map((line) => h("li", {}, line)),
         was !== is && h("li", { class: "quiet" }, say("a new run would make {is} calls, this one made {was}", { is, was })),
         decided.asked_otherwise.length ? h("li", { class: "quiet" }, say("a new run would ask these agents something else: {nodes}", { nodes: decided.asked_otherwise.map(plain).join(", ") })) : ""),
       h("div", { class: "scroll" }, h("table", { class: "compare" },
