@@ -152,7 +152,12 @@ class Cost(NamedTuple):
             asked.setdefault(call["uid"], []).append(call)
         fresh = {uid for uid, calls in asked.items() if not any(c["cached"] for c in calls)}
         # The embedded analyser is no call.
-        calls = [c for uid in fresh for c in asked[uid] if c["node"] != SECOND_READER]
+        calls = [
+            c
+            for uid in fresh
+            for c in asked[uid]
+            if c["node"] != SECOND_READER and c["backend"] != "offline"
+        ]
         usages = [call["usage"] or {} for call in calls]
         return cls(
             samples=len(fresh),

@@ -128,3 +128,21 @@ def test_the_command_line_shows_them_as_python_does(examples: Path, monkeypatch)
     assert result.exit_code == 0, result.output
     assert set(shown) == {2}
     assert FinalOutput.model_validate_json(result.stdout).final_result == by_python.final_result
+
+
+def test_one_option_shows_ten(tmp_path: Path):
+    from absa.cli.options import settings_from
+
+    given = settings_from(None, None, demos=tmp_path / "train.jsonl").demos
+    assert (given.k, given.path, given.pick) == (10, str(tmp_path / "train.jsonl"), "similar")
+    assert settings_from(None, ["demos.k=3"], demos=tmp_path / "train.jsonl").demos.k == 3
+
+
+def test_a_run_takes_the_option(tmp_path: Path):
+    from absa.cli import run as absa
+
+    data, out = rows(tmp_path / "data.jsonl", "가격이 비싼 편이에요."), tmp_path / "out"
+    train = rows(tmp_path / "train.jsonl", *(f"가격이 {n}번째로 비싸요." for n in range(12)))
+    assert absa(["run", str(data), "--out", str(out), "--demos", str(train)]) == 0
+    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
+    assert manifest["settings"]["demos"]["k"] == 10

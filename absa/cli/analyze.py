@@ -12,6 +12,7 @@ import typer
 
 from absa.cli.options import (
     ConfigOption,
+    DemosOption,
     SetOption,
     UsageError,
     WiringOption,
@@ -93,13 +94,14 @@ def analyze(
     config: ConfigOption = None,
     sets: SetOption = None,
     wiring: WiringOption = None,
+    demos: DemosOption = None,
 ) -> None:
     """Analyze the text, or the texts of a file, and print the results."""
     if (text is None) == (file is None):
         raise UsageError("give exactly one of: TEXT, - (standard input), --file FILE")
     if text is not None and any("가" <= letter <= "힣" for letter in text):
         load_aside()
-    settings = settings_from(config, sets, wiring)
+    settings = settings_from(config, sets, wiring, demos)
     fields = {
         "lang": lang or None,
         "domain": domain or None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +46,17 @@ WiringOption = Annotated[
     ),
 ]
 
+DemosOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--demos",
+        metavar="FILE",
+        help="Show the model the 10 most similar labelled texts of this file (demos.k).",
+        show_default=False,
+    ),
+]
+DEMOS = 10
+
 
 # Far above any use: a slip of the keyboard must not cost the machine. As in the settings, which are
 # not imported here so that `absa --help` is quick.
@@ -57,9 +69,12 @@ class UsageError(ValueError):
 
 
 def settings_from(
-    config: str | None, sets: Sequence[str] | None, wiring: str | None = None
+    config: str | None,
+    sets: Sequence[str] | None,
+    wiring: str | None = None,
+    demos: Path | None = None,
 ) -> Settings:
-    """The settings of `--config`, `--set` and `--wiring`.
+    """The settings of `--config`, `--set`, `--wiring` and `--demos`.
 
     Raises:
         SettingsError: If they cannot be used.
@@ -67,6 +82,8 @@ def settings_from(
     from absa.config import load_settings, parse_override
 
     changes = dict(parse_override(text) for text in sets or ())
+    if demos is not None:
+        changes = {"demos.k": DEMOS, **changes, "demos.path": str(demos)}
     return load_settings(config, {**changes, "wiring": wiring} if wiring else changes)
 
 

@@ -14,6 +14,7 @@ from absa.cli.options import (
     MAX_CONCURRENCY,
     MAX_WORKERS,
     ConfigOption,
+    DemosOption,
     SetOption,
     UsageError,
     WiringOption,
@@ -58,6 +59,7 @@ def run(
     config: ConfigOption = None,
     sets: SetOption = None,
     wiring: WiringOption = None,
+    demos: DemosOption = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the first N samples. Default: all.")
     ] = None,
@@ -155,7 +157,7 @@ def run(
     plan = RunPlan(
         data=data,
         out=out,
-        settings=settings_from(config, sets, wiring),
+        settings=settings_from(config, sets, wiring, demos),
         seeds=parse_seeds(seeds),
         limit=limit,
         concurrency=concurrency,

@@ -14,12 +14,15 @@ from absa.cli.run import parse_columns
 if TYPE_CHECKING:
     from absa.offline.training.own_data import Case
 
-HELP = """Train the offline analyzer on your labelled data.
+HELP = """Train the offline analyzer on your labelled data, or on what a model answered in a run.
 
-Training starts from the shipped models. The result is a folder; use it with
+With --from-run nobody has to annotate: label some texts once with a strong model, train on the
+answers of which the run is sure, and analyze the rest for nothing. Training starts from the
+shipped models. The result is a folder; use it with
 --set backend.model=MODEL. At the end the command shows pair F1 of the shipped and of the new model,
 on --dev or on a tenth of the data that was kept out of training."""
-EPILOG = "Example: absa train mine.jsonl --out models/mine"
+EPILOG = """Examples: absa train mine.jsonl --out models/mine;
+absa train --from-run runs/strong --out models/mine"""
 
 
 def register(app: typer.Typer) -> None:
@@ -28,15 +31,33 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA", help="Texts with gold annotations, in any format that `absa run` reads."
-        ),
-    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="MODEL", help="The folder of the new model.")
     ],
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DATA",
+            help="Texts with gold annotations, in any format that `absa run` reads.",
+            show_default=False,
+        ),
+    ] = None,
+    from_run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-run",
+            metavar="RUN",
+            help="Learn from the results of this run. Its gold, if any, is not used.",
+        ),
+    ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Leave out texts of --from-run with a less certain tuple (0 to 1). Default: 0.6.",
+        ),
+    ] = None,
     dev: Annotated[
         Path | None,
         typer.Option(
@@ -63,12 +84,18 @@ def train(
     from absa.offline.training import own_data
     from absa.offline.training.decision import TooLittleData
 
+    if data is None and from_run is None:
+        raise UsageError("nothing to learn from: name DATA, or a run with --from-run")
+    if from_run is None and min_confidence is not None:
+        raise UsageError("--min-confidence chooses among the texts of --from-run: name a run")
     columns = parse_columns(column)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; name a folder for the model")
     out.mkdir(parents=True, exist_ok=True)
     with console(stderr=True).status("reading…"):
-        cases = _read(data, data_format, columns)
+        cases = _read(data, data_format, columns) if data is not None else []
+        if from_run is not None:
+            cases += _taught(from_run, min_confidence)
         if dev is None:
             cases, unseen = own_data.hold_out(cases)
         else:
@@ -89,15 +116,24 @@ def train(
                 lambda what, share: bar.update(task, description=what, completed=share),
             )
         except TooLittleData as error:
-            raise UsageError(f"{data}: {error}") from error
+            raise UsageError(f"{data or from_run}: {error}") from error
     print_text(f"trained on {len(cases)} texts -> {out}")
-    where = str(dev) if dev is not None else "a tenth of the data, not trained on"
+    labels = "" if from_run is None else "; its labels are those of the run"
+    where = str(dev) if dev is not None else f"a tenth of the data, not trained on{labels}"
     for score in own_data.score(unseen, out):
         print_text(
             f"{score.lang}: pair F1 {100 * score.shipped:.1f} -> {100 * score.trained:.1f} "
             f"({score.texts} texts of {where})"
         )
     print_text(f"use it with --set backend.model={out}")
+
+
+def _taught(run: Path, least: float | None) -> list[Case]:
+    from absa.offline.training import own_data, teacher
+
+    taught = teacher.taught_by(run, teacher.MIN_CERTAINTY if least is None else least)
+    print_text(f"{run}: {len(taught.samples)} of {taught.texts} texts are sure enough", stderr=True)
+    return own_data.read(taught.samples)
 
 
 def _read(path: Path, data_format: str | None, columns: Mapping[str, str] | None) -> list[Case]:
