@@ -272,9 +272,9 @@ def shared_view(state: State) -> dict[str, Any]:
 
 def stage1_view(state: State) -> dict[str, Any]:
     """Stage 1 as the debate sees it. Every aspect has a sentiment, so these name them all."""
+    view = atsa_view(state)
     validation = state["stage1_validation"]
-    view = {
-        **atsa_view(state),
+    view |= {
         "structural_risks": [risk.model_dump() for risk in validation.structural_risks],
         "correction_proposals": [p.model_dump() for p in validation.correction_proposals],
     }

@@ -201,7 +201,7 @@ def sweep(
     samples = [
         s
         for s in recorded.samples()
-        if s.get("aspects") is not None
+        if (s.get("aspects") is not None or s.get("label") is not None)
         and not s.get("incomplete_gold")
         and (wanted is None or s["uid"] in wanted)
     ]
@@ -362,7 +362,8 @@ class _Tally:
         for earlier, scored in self._scored:
             if earlier is result or earlier == result:
                 return scored
-        one = score_sample(output, gold_aspects(sample), sample.get("label"), None)
+        aspects = gold_aspects(sample) if sample.get("aspects") is not None else None
+        one = score_sample(output, aspects, sample.get("label"), None)
         scored = row(one.final, one.final_label, one.gold_label)
         self._scored.append((result, scored))
         return scored

@@ -13,7 +13,6 @@ from absa.backends.meter import StopRun
 from absa.database import StorageError
 from absa.graph import DirectGraph, Graph
 from absa.inputs import graph_input
-from absa.metrics.quality import score_sample
 from absa.nodes.memory import TRAIN, learn
 from absa.prices import cost_of
 from absa.runs.journal import Finished
@@ -75,6 +74,8 @@ async def learn_from_gold(graph: Graph | DirectGraph, output: FinalOutput, sampl
     store = None if isinstance(graph, DirectGraph) else graph.store
     if store is None or sample.split != TRAIN or sample.aspects is None or sample.incomplete_gold:
         return
+    from absa.metrics.quality import score_sample  # scipy takes a second to load
+
     became = score_sample(output, sample.aspects, sample.label, None).change("strict")
     await asyncio.to_thread(learn, store, output, _OUTCOMES.get(became, "neutral"))
 
