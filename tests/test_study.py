@@ -117,6 +117,9 @@ def test_every_configuration_is_held_against_both_baselines(page_file: Path, stu
     for part in ("value", "low", "high"):
         assert getattr(row, part) == pytest.approx(100 * strict[part])
     assert row.value > 0
+    vote = ElementTree.parse(page_file.with_name("study_figures") / "over_vote.svg")
+    names = [t.text for t in vote.iter(f"{SVG}text") if "name" in t.attrib["class"]]
+    assert names == ["default", "abl_no_debate"]  # one call is not a vote of one call
 
 
 def test_the_front_holds_what_nothing_cheaper_surpasses(study: Path) -> None:

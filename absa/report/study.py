@@ -129,7 +129,9 @@ def _over(study: StudyNumbers, role: str) -> list[Interval]:
     equal = study.found.get("cost_line", {}).get("equal_calls", [])
     if role == "vote" and equal:
         order = {name: n for n, name in enumerate(study.names)}
-        rows = [shown(one["name"], one["difference"], one["p_holm"]) for one in equal]
+        # One call against a vote of one call is the same call.
+        several = [one for one in equal if one["calls"] > 1.01]
+        rows = [shown(one["name"], one["difference"], one["p_holm"]) for one in several]
         return sorted(rows, key=lambda row: order.get(row.name, len(order)))
     return study.against(str(baseline))
 
