@@ -150,6 +150,11 @@ class Language:
             return []
         return [t for t in self._terms_of[group] if self.key(t) != self.key(term)]
 
+    @property
+    def synonym_groups(self) -> list[list[str]]:
+        """The groups of terms that mean one thing."""
+        return list(self._terms_of.values())
+
     def synonym_group(self, term: str) -> int | None:
         """Equal for two terms that are synonyms, None for a term without any."""
         return self._groups.get(self.key(term))

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from absa.cli import run as run_cli
+from absa.insights import Insights
+from absa.schemas.output import AnalysisFlags, FinalAspect, FinalOutput, FinalResult, Meta
+from absa.schemas.records import Aggregate
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -25,3 +30,77 @@ def test_columns_of_the_data_travel_into_outputs_and_replays_and_into_no_prompt(
         (output,) = lines(out / "outputs.jsonl")
         assert output["extra"] == {"product": "phone-x", "stars": "5"}
         assert "phone-x" not in (out / "traces.jsonl").read_text(encoding="utf-8")
+
+
+REVIEWS = """review,product,date
+The battery is great but the screen is terrible.,x,2025-01-03
+The screens are terrible.,x,2025-01-20
+The battery is great.,y,2025-02-02
+Absolutely wonderful!,y,2025-03-09
+"""
+
+
+def analysed(tmp_path: Path) -> Path:
+    data, out = tmp_path / "reviews.csv", tmp_path / "run"
+    data.write_text(REVIEWS, encoding="utf-8")
+    assert run_cli(["run", str(data), "--out", str(out), "--no-cache"]) == 0
+    return out
+
+
+def test_insights_count_topics_with_quotes_trends_and_comparisons(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = analysed(tmp_path)
+    capsys.readouterr()
+    assert run_cli(["insights", str(out), "--by", "product", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    topics = {topic["name"]: topic for topic in found["topics"]}
+    # Singular and plural are one topic, and each quote is a piece of its text.
+    assert (topics["screen"]["negative"], topics["screen"]["names"]) == (
+        2,
+        {"screen": 1, "screens": 1},
+    )
+    assert topics["battery"]["positive"] == 2 and topics["(not named)"]["positive"] == 1
+    assert (found["liked"], found["disliked"]) == (["battery"], ["screen"])
+    texts = {line["uid"]: str(line["text"]) for line in lines(out / "outputs.jsonl")}
+    for topic in found["topics"]:
+        for quotes in topic["quotes"].values():
+            assert all(quote["quote"] in texts[quote["uid"]] for quote in quotes)
+    assert [(b["bucket"], b["texts"]) for b in found["trend"]["buckets"]] == [
+        ("2025-01", 2),
+        ("2025-02", 1),
+        ("2025-03", 1),
+    ]
+    compared = {value["value"]: value for value in found["by"]["values"]}
+    assert compared["x"]["disliked"] == [["screen", 2]] and compared["y"]["negative"] == 0
+    assert run_cli(["insights", str(out), "--by", "colour"]) != 0
+    assert "no column 'colour'; there are: product, date" in capsys.readouterr().err
+    assert run_cli(["insights", str(out)]) == 0
+    assert "terrible" in capsys.readouterr().out
+
+
+def test_korean_synonyms_and_categories_are_topics() -> None:
+    def output(*aspects: FinalAspect, lang: str = "ko") -> FinalOutput:
+        return FinalOutput(
+            uid="a",
+            text="값이 비싸고 가격이 비싸요",
+            lang=lang,
+            final_result=FinalResult(label="negative", confidence=1, final_aspects=aspects),
+            stage1_ate=Aggregate(label="negative", confidence=1),
+            analysis_flags=AnalysisFlags(),
+            meta=Meta(),
+        )
+
+    found = Insights()
+    found.add(
+        output(
+            FinalAspect(aspect_term="값", polarity="negative"),
+            FinalAspect(aspect_term="가격", polarity="negative"),
+            FinalAspect(aspect_term="맛", category="food quality", polarity="positive"),
+            FinalAspect(aspect_term=None, category="food quality", polarity="positive"),
+        )
+    )
+    assert {(t.kind, t.total, sum(t.names.values())) for t in found.topics.values()} == {
+        ("aspect", 1, 2),
+        ("category", 1, 2),
+    }

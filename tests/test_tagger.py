@@ -91,10 +91,10 @@ def test_the_shipped_models_find_plain_aspects(
         assert text[reading.evidence_start : reading.evidence_end]
 
 
-def test_only_in_quiet_domains_an_unnamed_judgement_is_left_out() -> None:
-    analyser = Analyser()
-    assert analyser("Absolutely wonderful !", "en").overall is not None
-    assert analyser("Absolutely wonderful !", "en", "hotel").overall is None
+@pytest.mark.parametrize("domain", [None, "hotel"])
+def test_a_judgement_of_nothing_named_is_reported_in_every_domain(domain: str | None) -> None:
+    found = Analyser()("Absolutely wonderful !", "en", domain)
+    assert found.overall is not None and not found.findings
 
 
 def test_rules_help_out_where_the_tagger_knows_no_domain() -> None:

@@ -40,6 +40,8 @@ _RULE_TRUST = 0.8
 #: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
 #: speaks against there being one.
 _UNNAMED = 0.8
+#: How sure a judgement must be to be reported without a name.
+_LEAST_UNNAMED = 0.5
 #: How often one that waits for an analysis looks whether it is to be stopped.
 _LOOK_S = 0.1
 
@@ -105,11 +107,13 @@ def _read(
         return Found(judge_given(view, models, given)), None
     accepted, reserve = _found(view, models)
     overall = None
-    if not accepted and view.domain not in models.decision.quiet:
+    if not accepted:
         overall = polarity_rules.overall(view, mood)
-        if overall and view.domain in models.decision.domains and overall.confidence < _UNNAMED:
-            overall = None
-        if overall is not None and reserve:
+        is_quiet = view.domain in models.decision.quiet
+        if overall and view.domain in models.decision.domains:
+            is_quiet = is_quiet or overall.confidence < _UNNAMED
+            overall = overall if overall.confidence >= _LEAST_UNNAMED else None
+        if overall is not None and reserve and not is_quiet:
             # The text judges something, and this is what it most likely judges.
             best = max(reserve, key=lambda finding: finding.clause_reading.confidence)
             accepted = [_judged_as(view, best, overall)]

@@ -35,10 +35,10 @@ def _speaker(name: str) -> Role:
 
 
 _ROLES: dict[str, Role] = {
-    "ate": _alone(stage1.ate),
-    "atsa": _alone(stage1.atsa),
+    "ate": _seeing(RoleInputs, stage1.ate),
+    "atsa": _seeing(RoleInputs, stage1.atsa),
     "validator": _alone(stage1.validator),
-    "extract": _alone(stage1.extract),
+    "extract": _seeing(RoleInputs, stage1.extract),
     "second_reader": _seeing(RoleInputs, stage1.second_reader),
     "epm": _speaker("epm"),
     "tan": _speaker("tan"),
@@ -49,7 +49,7 @@ _ROLES: dict[str, Role] = {
     "ate_review": _seeing(ReviewInputs, reviews.ate_review),
     "atsa_review": _seeing(ReviewInputs, reviews.atsa_review),
     "validator_review": _seeing(ValidatorReviewInputs, reviews.validator_review),
-    **{name: _alone(play) for name, play in conflict.PERSPECTIVES.items()},
+    **{name: _seeing(RoleInputs, play) for name, play in conflict.PERSPECTIVES.items()},
     **{name: _seeing(ConflictInputs, play) for name, play in conflict.REVIEWERS.items()},
 }
 

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from absa.offline.roles import lookup
-from absa.offline.roles.inputs import ConflictInputs, ReviewedCandidate
+from absa.offline.roles.categories import category_of, unnamed
+from absa.offline.roles.inputs import ConflictInputs, ReviewedCandidate, RoleInputs
 from absa.offline.roles.lookup import key
 from absa.offline.roles.stage1 import span
 from absa.offline.text.annotations import NEUTRAL, Analysis, Finding, Reading
@@ -20,25 +21,25 @@ _FLIP_REASONS = {
 }
 
 
-def perspective(role: str, analysis: Analysis) -> dict[str, Any]:
+def perspective(role: str, analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
     """A: clauses with negation and contrast; B: what is implied too; C: the nearest words."""
     triplets: list[dict[str, Any]] = []
     for finding in lookup.distinct(analysis):
         view = finding.nearest_reading if role == "p_lit" else finding.clause_reading
         if role == "p_neg" or view.opinion is not None:
-            triplets.append(_triplet(analysis, finding, view))
-    whole = analysis.overall
-    if role == "p_imp" and not triplets and whole is not None:
-        quoted = lookup.evidence(analysis, whole)
+            category = category_of(analysis, finding, inputs)
+            triplets.append({**_triplet(analysis, finding, view), "category": category})
+    for judgement in unnamed(analysis, inputs) if role == "p_imp" else ():
         triplets.append(
             {
                 "aspect_term": None,
                 "aspect_ref": None,
-                "evidence": quoted,
-                "opinion_term": quoted or None,
-                "polarity": whole.polarity,
+                "category": judgement.category,
+                "evidence": judgement.evidence,
+                "opinion_term": judgement.evidence or None,
+                "polarity": judgement.polarity,
                 "span": None,
-                "confidence": whole.confidence,
+                "confidence": judgement.confidence,
                 "rationale": "an opinion without a named aspect",
             }
         )
@@ -125,7 +126,7 @@ def _action(kind: str, ids: list[str], value: Any, reason: str, role: str) -> di
     }
 
 
-PERSPECTIVES: dict[str, Callable[[Analysis], dict[str, Any]]] = {
+PERSPECTIVES: dict[str, Callable[[Analysis, RoleInputs], dict[str, Any]]] = {
     role: partial(perspective, role) for role in ("p_neg", "p_imp", "p_lit")
 }
 REVIEWERS: dict[str, Callable[[Analysis, ConflictInputs], dict[str, Any]]] = {

@@ -200,7 +200,16 @@ def judge(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
     verdicts = _verdicts(analysis, inputs)
     patch = [edit for edit in map(_decided, verdicts) if edit is not None]
     kept = [(each, word) for each in verdicts for word in _polarities(each)]
-    tuples = [{"aspect_term": each.term, "polarity": word} for each, word in kept]
+    stated = reversed(inputs.stage1.sentiments)
+    categories = {key(item.aspect_term): item.category for item in stated if item.category}
+    tuples = [
+        {
+            "aspect_term": each.term,
+            "polarity": word,
+            **({"category": category} if (category := categories.get(key(each.term))) else {}),
+        }
+        for each, word in kept
+    ]
     proofs = [
         {"aspect_ref": each.term, "evidence": each.evidence}
         for each in verdicts

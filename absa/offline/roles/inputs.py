@@ -34,6 +34,7 @@ class RoleInputs(Item):
     lang: InstanceOf[str] | None = None
     domain: InstanceOf[str] | None = None
     given_aspects: tuple[str, ...] | None = None
+    categories: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, inputs: Mapping[str, Any]) -> Self:
@@ -49,6 +50,7 @@ class StatedSentiment(Item):
     """A sentiment of Stage 1."""
 
     aspect_term: str
+    category: str | None = None
     polarity: Literal["positive", "negative", "neutral"]
     evidence: str | None = None
     confidence: float = 0.5

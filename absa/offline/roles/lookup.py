@@ -16,7 +16,7 @@ from absa.offline.text.annotations import (
 )
 from absa.offline.text.lexicon import lexicon
 
-_EVIDENCE_LIMIT = 200
+EVIDENCE_LIMIT = 200
 
 
 # Every agent of a debate looks up the same few terms.
@@ -35,7 +35,7 @@ def evidence(analysis: Analysis, reading: Reading) -> str:
     """The words a reading rests on: always a piece of the text, empty where there are none."""
     if reading.opinion is None:
         return ""
-    return analysis.text[reading.evidence_start : reading.evidence_end][:_EVIDENCE_LIMIT]
+    return analysis.text[reading.evidence_start : reading.evidence_end][:EVIDENCE_LIMIT]
 
 
 def grounds(analysis: Analysis, finding: Finding, quoted: str) -> str:
@@ -43,8 +43,8 @@ def grounds(analysis: Analysis, finding: Finding, quoted: str) -> str:
     clause = analysis.clauses[finding.aspect.clause]
     for words in (quoted, analysis.text[clause.start : clause.end]):
         if words and key(words) != key(finding.aspect.term):
-            return words[:_EVIDENCE_LIMIT]
-    return analysis.text.strip()[:_EVIDENCE_LIMIT]
+            return words[:EVIDENCE_LIMIT]
+    return analysis.text.strip()[:EVIDENCE_LIMIT]
 
 
 def distinct(analysis: Analysis) -> list[Finding]:

@@ -7,6 +7,7 @@ from typing import Any
 from absa.offline.models.loading import LANGUAGES
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.roles import lookup
+from absa.offline.roles.categories import category_of, unnamed
 from absa.offline.roles.inputs import RoleInputs
 from absa.offline.roles.lookup import key
 from absa.offline.roles.verdicts import quote
@@ -39,8 +40,8 @@ def span(finding: Finding) -> dict[str, int]:
     return {"start": finding.aspect.start, "end": finding.aspect.end}
 
 
-def ate(analysis: Analysis) -> dict[str, Any]:
-    """Opinionated noun phrases; where none is named, what the text judges as a whole."""
+def ate(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
+    """Opinionated noun phrases, and what the text judges without a name."""
     aspects: list[dict[str, Any]] = []
     seen: set[str] = set()
     for finding in lookup.distinct(analysis):
@@ -58,19 +59,20 @@ def ate(analysis: Analysis) -> dict[str, Any]:
                 else "named among judged aspects",
             }
         )
-    if not aspects and analysis.overall is not None:
+    for judgement in unnamed(analysis, inputs):
         aspects.append(
             {
                 "term": None,
                 "span": None,
-                "confidence": round(analysis.overall.confidence - 0.1, 3),
+                "confidence": judgement.confidence,
                 "rationale": "an opinion without a named aspect",
+                **_with_category(judgement.category),
             }
         )
     return {"aspects": aspects}
 
 
-def atsa(analysis: Analysis) -> dict[str, Any]:
+def atsa(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
     """The polarity of each aspect's clause, negation applied."""
     sentiments: list[dict[str, Any]] = []
     for finding in lookup.distinct(analysis):
@@ -84,37 +86,40 @@ def atsa(analysis: Analysis) -> dict[str, Any]:
                 "evidence": lookup.grounds(analysis, finding, quoted),
                 "confidence": reading.confidence,
                 "is_implicit": False,
+                **_with_category(category_of(analysis, finding, inputs)),
             }
         )
-    if not sentiments and analysis.overall is not None:
-        quoted = lookup.evidence(analysis, analysis.overall)
+    for judgement in unnamed(analysis, inputs):
         sentiments.append(
             {
                 "aspect_ref": None,
-                "polarity": analysis.overall.polarity,
-                "opinion_term": quoted or None,
-                "evidence": quoted,
-                "confidence": round(analysis.overall.confidence - 0.05, 3),
+                "polarity": judgement.polarity,
+                "opinion_term": judgement.evidence or None,
+                "evidence": judgement.evidence,
+                "confidence": judgement.confidence,
                 "is_implicit": True,
+                **_with_category(judgement.category),
             }
         )
     return {"aspect_sentiments": sentiments}
 
 
-def extract(analysis: Analysis) -> dict[str, Any]:
+def _with_category(category: str | None) -> dict[str, Any]:
+    return {"category": category} if category else {}
+
+
+def extract(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
     """Aspects, polarities and evidence in one answer."""
-    spans = {key(item["term"] or ""): item["span"] for item in ate(analysis)["aspects"]}
+    found = ate(analysis, inputs)["aspects"]
+    spans = {key(item["term"]): item["span"] for item in found if item["term"]}
     return {
         "tuples": [
             {
                 "aspect_term": item["aspect_ref"],
                 "span": spans.get(key(item["aspect_ref"] or "")),
-                "polarity": item["polarity"],
-                "evidence": item["evidence"],
-                "confidence": item["confidence"],
-                "is_implicit": item["is_implicit"],
+                **{name: value for name, value in item.items() if name != "aspect_ref"},
             }
-            for item in atsa(analysis)["aspect_sentiments"]
+            for item in atsa(analysis, inputs)["aspect_sentiments"]
         ]
     }
 
@@ -136,6 +141,7 @@ def second_reader(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
                 "confidence": probability,
                 "probability": probability,
                 "reported": polarity == finding.verdict,
+                **_with_category(category_of(analysis, finding, inputs)),
             }
             for finding in (*lookup.distinct(analysis), *analysis.reserve)
             for polarity, probability, quoted in _polarities(analysis, finding)

@@ -1,0 +1,295 @@
+"""What people say: topics with polarities, quotes, trends and comparisons, from results alone.
+
+A topic is a category where the run has a category set, else an aspect with its synonyms (the
+lexicons' and the language's pattern file; singular and plural). Each text counts once for a topic
+and polarity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from absa.nodes.language import language
+from absa.offline.models.loading import LANGUAGES
+from absa.offline.text import english
+from absa.offline.text.lexicon import lexicon
+from absa.runs.directory import OUTPUTS, RunDirectory
+from absa.schemas.answers import POLARITIES
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalAspect, FinalOutput
+
+NOT_NAMED = "(not named)"
+QUOTES = 3
+_LONGEST_QUOTE = 140
+_SHORTEST_QUOTE = 2
+#: A column is a date if this share of its values is, and a comparison has so many values at most.
+_DATES = 0.9
+VALUES = 12
+_MONTHS = 36
+_DATE = re.compile(r"(\d{4})[-./](\d{1,2})(?:[-./](\d{1,2}))?(?:[T\s].*)?$")
+
+
+@dataclass
+class Quote:
+    """Words of a text that judge."""
+
+    uid: str
+    words: str
+    confidence: float
+
+
+@dataclass
+class Topic:
+    """What is said about one category or aspect."""
+
+    kind: str
+    names: Counter[str] = field(default_factory=Counter)
+    # The numbers of the texts, by polarity.
+    texts: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    quotes: dict[str, list[Quote]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def name(self) -> str:
+        """The commonest name."""
+        return self.names.most_common(1)[0][0]
+
+    def count(self, polarity: str) -> int:
+        """In how many texts it is judged like that."""
+        return len(self.texts.get(polarity, ()))
+
+    @property
+    def total(self) -> int:
+        """All judgements."""
+        return sum(map(len, self.texts.values()))
+
+
+@dataclass
+class Insights:
+    """Counts what the texts of a run say."""
+
+    topics: dict[tuple[str, str], Topic] = field(default_factory=dict)
+    labels: Counter[str] = field(default_factory=Counter)
+    uids: list[str] = field(default_factory=list)
+    extra: list[dict[str, Any]] = field(default_factory=list)
+    # Of each text: its topics with their polarities.
+    said: list[set[tuple[tuple[str, str], str]]] = field(default_factory=list)
+
+    def add(self, output: FinalOutput) -> None:
+        """Count one text."""
+        number = len(self.uids)
+        self.uids.append(output.uid)
+        self.extra.append(dict(output.extra))
+        self.labels[output.final_result.label] += 1
+        found: set[tuple[tuple[str, str], str]] = set()
+        for aspect in output.final_result.final_aspects:
+            key, name, kind = _topic_of(aspect, output.lang)
+            topic = self.topics.setdefault(key, Topic(kind))
+            topic.names[name] += 1
+            if (key, aspect.polarity) not in found:
+                found.add((key, aspect.polarity))
+                topic.texts[aspect.polarity].append(number)
+            words = " ".join((aspect.evidence or "").split())
+            if aspect.is_grounded and _SHORTEST_QUOTE <= len(words) <= _LONGEST_QUOTE:
+                _keep(topic.quotes[aspect.polarity], Quote(output.uid, words, aspect.confidence))
+        self.said.append(found)
+
+    def ranked(self, polarity: str | None = None) -> list[Topic]:
+        """The topics, those with most judgements (of one polarity) first.
+
+        What is liked or disliked "as a whole, without a name" is no answer to what people like.
+        """
+        topics = [t for t in self.topics.values() if polarity is None or t.count(polarity)]
+        if polarity is not None:
+            named = [t for t in topics if t.kind != "unnamed"]
+            topics = named or topics
+            return sorted(topics, key=lambda t: (-t.count(polarity), t.name))
+        return sorted(topics, key=lambda t: (-t.total, t.name))
+
+    def columns(self) -> list[str]:
+        """The columns that the data has besides."""
+        return list(dict.fromkeys(name for row in self.extra for name in row))
+
+    def date_column(self) -> str | None:
+        """The first column with dates."""
+        return next((name for name in self.columns() if self._has_dates(name)), None)
+
+    def comparable(self) -> str | None:
+        """The first column with few values, dates apart."""
+        for name in self.columns():
+            values = {str(row[name]) for row in self.extra if row.get(name) not in (None, "")}
+            if 2 <= len(values) <= VALUES and not self._has_dates(name):
+                return name
+        return None
+
+    def _has_dates(self, column: str) -> bool:
+        values = [str(row[column]) for row in self.extra if row.get(column) not in (None, "")]
+        dates = sum(_DATE.match(value.strip()) is not None for value in values)
+        return bool(values) and dates >= _DATES * len(values)
+
+    def trend(self, column: str | None = None) -> dict[str, Any] | None:
+        """Judgements by month (by year or day where that shows more); None without dates."""
+        column = column or self.date_column()
+        if column is None:
+            return None
+        dates = [_date(row.get(column)) for row in self.extra]
+        known = [date for date in dates if date]
+        if not known:
+            return None
+        months = {date[:2] for date in known}
+        size = 1 if len(months) > _MONTHS else 3 if len(months) == 1 else 2
+        groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for number, date in enumerate(dates):
+            if date:
+                groups[date[:size]].append(number)
+        buckets = [
+            {"bucket": "-".join(f"{part:02d}" for part in date), **self._within(numbers)}
+            for date, numbers in sorted(groups.items())
+        ]
+        return {"column": column, "buckets": buckets}
+
+    def by(self, column: str) -> dict[str, Any]:
+        """A comparison of the values of a column, the commonest first.
+
+        Raises:
+            InputError: No text has the column.
+        """
+        if column not in self.columns():
+            there = ", ".join(self.columns()) or "none"
+            raise InputError(f"the run's data has no column {column!r}; there are: {there}")
+        groups: dict[str, list[int]] = defaultdict(list)
+        for number, row in enumerate(self.extra):
+            if row.get(column) not in (None, ""):
+                groups[str(row[column])].append(number)
+        ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        values = [{"value": value, **self._within(texts)} for value, texts in ordered[:VALUES]]
+        return {"column": column, "values": values, "left_out": max(0, len(ordered) - VALUES)}
+
+    def _within(self, numbers: Iterable[int]) -> dict[str, Any]:
+        """What some of the texts say."""
+        chosen = list(numbers)
+        polarities: Counter[str] = Counter()
+        topics: dict[str, Counter[str]] = {p: Counter() for p in POLARITIES}
+        for number in chosen:
+            for key, polarity in self.said[number]:
+                polarities[polarity] += 1
+                if self.topics[key].kind != "unnamed":
+                    topics[polarity][self.topics[key].name] += 1
+        return {
+            "texts": len(chosen),
+            **{p: polarities[p] for p in POLARITIES},
+            "negative_share": _share(polarities["negative"], polarities.total()),
+            "liked": topics["positive"].most_common(QUOTES),
+            "disliked": topics["negative"].most_common(QUOTES),
+        }
+
+    def summary(self, by: str | None = None, limit: int = 20) -> dict[str, Any]:
+        """Everything as JSON."""
+        column = by or self.comparable()
+        judged = sum(topic.total for topic in self.topics.values())
+        return {
+            "texts": len(self.uids),
+            "judgements": judged,
+            "labels": dict(self.labels.most_common()),
+            "topics": [self._shown(topic, judged) for topic in self.ranked()[:limit]],
+            "topics_left_out": max(0, len(self.topics) - limit),
+            "liked": [t.name for t in self.ranked("positive")[:5]],
+            "disliked": [t.name for t in self.ranked("negative")[:5]],
+            "columns": self.columns(),
+            "trend": self.trend(),
+            "by": self.by(column) if column else None,
+        }
+
+    def _shown(self, topic: Topic, judged: int) -> dict[str, Any]:
+        return {
+            "name": topic.name,
+            "kind": topic.kind,
+            "names": dict(topic.names.most_common(8)),
+            **{p: topic.count(p) for p in POLARITIES},
+            "share": _share(topic.total, judged),
+            "negative_share": _share(topic.count("negative"), topic.total),
+            "quotes": {
+                p: [{"uid": q.uid, "quote": q.words} for q in quotes]
+                for p, quotes in topic.quotes.items()
+            },
+            "uids": {p: [self.uids[n] for n in numbers] for p, numbers in topic.texts.items()},
+        }
+
+
+def insights_of(run: Path) -> Insights:
+    """What the texts of a finished run say.
+
+    Raises:
+        NoRun: It is not a run, or has no results.
+    """
+    directory = RunDirectory(run).require(OUTPUTS)
+    found = Insights()
+    for record in directory.lines(OUTPUTS):
+        found.add(FinalOutput.model_validate(record))
+    return found
+
+
+def _topic_of(aspect: FinalAspect, lang: str) -> tuple[tuple[str, str], str, str]:
+    """The key of a topic, the name that the aspect gives it, and its kind."""
+    if aspect.category:
+        return ("category", aspect.category), aspect.category, "category"
+    if aspect.aspect_term is None:
+        return ("unnamed", ""), NOT_NAMED, "unnamed"
+    return ("aspect", _group(aspect.aspect_term, lang)), aspect.aspect_term, "aspect"
+
+
+@lru_cache(maxsize=65536)
+def _group(term: str, lang: str) -> str:
+    """What an aspect has in common with its synonyms."""
+    known = language(lang)
+    base = term.lower()
+    if lang == "en":
+        *before, last = base.split() or [base]
+        base = " ".join([*before, english.base_forms(last)[-1]])
+    key = known.key(base)
+    for number, group in enumerate(_synonyms(lang)):
+        if key in group:
+            return f"{lang}#{number}"
+    return key or base
+
+
+@lru_cache(maxsize=16)
+def _synonyms(lang: str) -> tuple[frozenset[str], ...]:
+    """Groups of aspect keys that mean one thing."""
+    known = language(lang)
+    groups: Iterable[Iterable[str]] = lexicon(lang).synonyms if lang in LANGUAGES else ()
+    every = [frozenset(map(known.key, group)) for group in (*groups, *known.synonym_groups)]
+    return tuple(every)
+
+
+def _keep(quotes: list[Quote], new: Quote) -> None:
+    """Keep the surest few, no words twice."""
+    if any(old.words.lower() == new.words.lower() for old in quotes):
+        return
+    quotes.append(new)
+    # Of equally sure ones the longer says more.
+    quotes.sort(key=lambda q: (-round(q.confidence, 1), -len(q.words)))
+    del quotes[QUOTES:]
+
+
+def _date(value: Any) -> tuple[int, ...] | None:
+    match = _DATE.match(str(value or "").strip())
+    if match is None:
+        return None
+    year, month, day = (int(part or 1) for part in match.groups())
+    return (year, month, day) if 1 <= month <= 12 else None
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def sparkline(values: Iterable[float | None]) -> Iterator[str]:
+    """One sign for each value from 0 to 1."""
+    for value in values:
+        yield " " if value is None else "▁▂▃▄▅▆▇█"[min(7, int(value * 8))]
