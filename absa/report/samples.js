@@ -688,7 +688,7 @@ function drawRisks([before, after]) {
 
 function drawExtras(extras) {
   return part("More", null, Object.entries(extras).map(([name, value]) =>
-    h("details", { open: true }, h("summary", {}, plain(name)), h("pre", {}, JSON.stringify(value, null, 1)))));
+    h("details", { open: JSON.stringify(value).length < 1500 }, h("summary", {}, t(plain(name))), h("pre", {}, JSON.stringify(value, null, 1)))));
 }
 
 function drawCalls(calls) {

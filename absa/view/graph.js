@@ -17,30 +17,29 @@ export class Drawing {
     this.nodes = new Map([...this.svg.querySelectorAll("[data-node]")].map((node) => [node.dataset.node, node]));
     this.edges = [...this.svg.querySelectorAll("[data-edge]")].map((path) => {
       const [from, to] = path.dataset.edge.split(" ");
-      return { from, to, path };
+      return { from, to, path, isLit: false };
     });
+    this.lists = [...new Set(this.edges.map(({ to }) => to).filter((to) => to.includes("*")))];
     this.reset();
   }
 
   reset() {
-    this.steps = new Map([["__start__", 0]]);
-    this.step = 0;
-    this.isBeginning = false;
+    this.ran = new Set(["__start__"]);
     for (const node of this.nodes.values()) node.classList.remove("busy", "done", "failed", "glow");
-    for (const { path } of this.edges) path.classList.remove("lit");
+    for (const edge of this.edges) this.light(edge, false);
     this.nodes.get("__start__")?.classList.add("done");
   }
 
   begin(name) {
-    if (!this.isBeginning) this.step += 1;
-    this.isBeginning = true;
     this.mark(name, "busy");
-    this.light(name);
-    this.steps.set(name, this.step);
+    // A list of verdicts is one end of its edges: it runs with the first of its nodes.
+    if (this.nodes.get(name)?.classList.contains("small")) {
+      for (const list of this.lists) if (this.before(list).some(({ from }) => this.ran.has(from))) this.enter(list);
+    } else this.enter(name);
+    this.ran.add(name);
   }
 
   end(name) {
-    this.isBeginning = false;
     this.nodes.get(name)?.classList.remove("busy");
     this.mark(name, "done");
   }
@@ -51,7 +50,6 @@ export class Drawing {
   }
 
   finish() {
-    this.isBeginning = false;
     this.begin("__end__");
     this.end("__end__");
   }
@@ -81,24 +79,31 @@ export class Drawing {
     if (at.top < seen.top + 60 || at.bottom > seen.bottom - 60) box.scrollTop += at.top - seen.top - seen.height / 2;
   }
 
-  // The edges into a node come from those of its predecessors that ran last. A list of verdicts is
-  // one end of its edges.
-  light(name) {
-    const listed = this.edges.filter(({ to }) => to.includes("*")).map(({ from, to }) => ({ from, to }));
-    const isPill = this.nodes.get(name)?.classList.contains("small");
-    for (const { from, to } of listed) {
-      if (!isPill || !this.steps.has(from)) continue;
-      this.steps.set(to, this.step);
-      this.lightEdges(from, to);
-      if (this.steps.has(to.split("*")[1])) this.lightEdges(to, to.split("*")[1]);
-    }
-    const into = this.edges.filter((edge) => edge.to === name && this.steps.has(edge.from));
-    const latest = Math.max(...into.map((edge) => this.steps.get(edge.from)));
-    for (const { from } of into) if (this.steps.get(from) === latest) this.lightEdges(from, name);
+  before(name) {
+    return this.edges.filter(({ to }) => to === name);
   }
 
-  lightEdges(from, to) {
-    for (const edge of this.edges) if (edge.from === from && edge.to === to) edge.path.classList.add("lit");
+  // A node was reached from those of its predecessors that ran, unless one of them was only on the
+  // way to another.
+  enter(name) {
+    const reached = this.before(name).filter(({ from }) => this.ran.has(from));
+    const passed = new Set(reached.flatMap(({ from }) => [...this.ancestors(from)]));
+    for (const edge of reached) if (!passed.has(edge.from)) this.light(edge, true);
+    this.ran.add(name);
+  }
+
+  ancestors(name, seen = new Set()) {
+    for (const { from, isLit } of this.before(name)) {
+      if (!isLit || seen.has(from)) continue;
+      seen.add(from);
+      this.ancestors(from, seen);
+    }
+    return seen;
+  }
+
+  light(edge, isLit) {
+    edge.isLit = isLit;
+    edge.path.classList.toggle("lit", isLit);
   }
 
   // A glow goes along the path once more, for texts that were too quick for the eye.

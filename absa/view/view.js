@@ -351,7 +351,7 @@ async function explain(error, mine) {
     showDrawings([[t("As analysed"), before], [t("What if"), after]]);
     before.follow(live.path);
   }
-  tell(error.message);
+  tell(error.message, "note");
   $("notice").append(" ", againButton(), " ", backButton());
 }
 
