@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline.models import cues
+from absa.offline.models import cues, loading
 from absa.offline.models.folder import record
 from absa.offline.models.hashing import Table, added
 from absa.offline.models.polarity_model import LABELS, PolarityModel
@@ -37,13 +37,17 @@ from absa.offline.training.polarity_model import (
     text_cases,
 )
 from absa.schemas.json_text import parse_json
-from training import zone_network
+from training import everyday_data, zone_network
+from training.blend import blended
+from training.texts import unseen_texts
 
 #: What the shipped models are made of, and how much one text of each counts.
 SOURCES: Mapping[str, Mapping[str, float]] = {
     "en": {"mams": 1.0, "mabsa_en": 1.5},
     "ko": {"mabsa_ko": 2.0, "korsemeval": 2.0, "nsmc_raw": 1.0},
 }
+#: How much an everyday sentence counts.
+EVERYDAY = {"en": 2.0}
 #: Neutral aspects are rare in M-ABSA and would never be answered: such texts count more.
 RARE_NEUTRAL = {"mabsa_en": 3.0}
 #: How far weights may go (inverse strength of the L2 penalty): aspects, texts.
@@ -268,6 +272,7 @@ def labelled(row: Mapping[str, Any], weight: float = 1.0) -> Labelled:
     polarities = [aspect["polarity"] for aspect in row["aspects"]]
     alone = () if named or len(set(polarities)) != 1 else ((0, 0, polarities[0]),)
     label = row.get("label") or label_of(polarities)
+    label = label if label in LABELS else None
     return Labelled(view_of(row["text"], row["lang"]), named or alone, label, weight)
 
 
@@ -280,6 +285,9 @@ def shipped_samples(data: Path, lang: str) -> Iterator[Labelled]:
             if not (row.get("label") == NEUTRAL and not row["aspects"]):
                 neutral = any(aspect["polarity"] == NEUTRAL for aspect in row["aspects"])
                 yield labelled(row, weight * (RARE_NEUTRAL.get(source, 1.0) if neutral else 1.0))
+    for number, row in enumerate(everyday_data.rows(lang)):
+        if lang in EVERYDAY and everyday_data.learned_from(number):
+            yield labelled(row, EVERYDAY[lang])
 
 
 def main() -> None:
@@ -291,6 +299,8 @@ def main() -> None:
     options = parser.parse_args()
     for lang in options.lang or sorted(SOURCES):
         model = train(shipped_samples(options.data, lang), lang)
+        if loading.encoder_file(options.out, lang).exists():
+            model = blended(model, unseen_texts(options.data, lang, options.out))
         model.save(options.out / f"polarity_{lang}.npz")
         record(options.out, [f"polarity_{lang}.npz"])
 

@@ -14,18 +14,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from absa.data import BadLine, read_samples
 from absa.offline.models import loading
 from absa.offline.models.features import features
 from absa.offline.models.folder import ModelFolder, record
 from absa.offline.text.annotations import View
-from absa.offline.text.views import view_of
 from absa.offline.training import decision, tagger
-from absa.schemas.sample import Sample
 from training import network
+from training.texts import (
+    EVERYDAY,
+    NAMED,
+    Texts,
+    domains_of,
+    everyday_texts,
+    texts_of,
+    unseen_texts,
+)
 
-#: Data sets whose gold names terms, by language.
-NAMED = {"en": ("mams", "mabsa_en"), "ko": ("mabsa_ko",)}
 #: Data sets that judge texts without naming terms.
 UNNAMED: dict[str, tuple[str, ...]] = {"en": (), "ko": ("korsemeval",)}
 #: Languages in which a network beside the tagger helped on development data.
@@ -39,18 +43,6 @@ _MENTIONED = {"en": 0.5, "ko": 0.2}
 
 #: Of this many texts one is read without its domain, so that the domain stays optional.
 _WITHOUT_DOMAIN = 5
-
-Texts = list[tuple[Sample, View]]
-
-
-def texts_of(data: Path, split: str, names: Sequence[str]) -> Texts:
-    """The labelled texts of data sets, read."""
-    found = []
-    for name in names:
-        for sample in read_samples(data / split / f"{name}.jsonl"):
-            if not isinstance(sample, BadLine):
-                found.append((sample, view_of(sample.text, sample.lang, sample.domain)))
-    return found
 
 
 def with_optional_domain(views: Sequence[View]) -> list[View]:
@@ -88,23 +80,18 @@ def train_network(texts: Texts, path: Path) -> None:
 
 
 def fit_decision(data: Path, lang: str, folder: Path) -> None:
-    """Fit the decision of a language to the dev parts."""
+    """Fit the decision of a language to texts that the models have not read."""
     in_making = ModelFolder(folder, trusted=True)
     reader, polarity = loading.tagger(in_making, lang), loading.polarity(in_making, lang)
     judged = [
         decision.judged(view, sample.aspects or (), reader, polarity)
-        for sample, view in texts_of(data, "dev", NAMED[lang])
-        if not sample.incomplete_gold
+        for sample, view in unseen_texts(data, lang, folder)
     ]
-    named = _domains(texts_of(data, "dev", NAMED[lang]))
-    unnamed = _domains(texts_of(data, "dev", UNNAMED[lang]))
+    named = domains_of(texts_of(data, "dev", NAMED[lang]))
+    unnamed = domains_of(texts_of(data, "dev", UNNAMED[lang]))
     decision.fit(
         judged, named, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
     ).save(loading.decision_file(folder, lang))
-
-
-def _domains(texts: Texts) -> set[str]:
-    return {sample.domain for sample, _ in texts if sample.domain}
 
 
 def main() -> None:
@@ -118,6 +105,8 @@ def main() -> None:
     for lang in asked.lang or loading.LANGUAGES:
         if not asked.only_decision:
             texts = texts_of(asked.data, "train", NAMED[lang])
+            if lang in EVERYDAY:
+                texts += everyday_texts(lang, domains_of(texts)) * EVERYDAY[lang]
             train_tagger(texts, lang, loading.tagger_file(asked.out, lang))
             record(asked.out, [loading.tagger_file(asked.out, lang).name])
             if lang in NETWORKS:

@@ -24,7 +24,7 @@ from absa.offline.models.features import word_of
 from absa.offline.models.folder import record
 from absa.offline.models.vectors import NAME, Vectors
 from absa.offline.text.annotations import Token
-from training.shipped import NAMED, texts_of
+from training.texts import NAMED, texts_of
 
 _SIZE = 100
 _BATCH = 512

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from absa.nodes.forks import renew_after_fork
 from absa.offline.given_aspects import judge as judge_given
+from absa.offline.labels import label_of
 from absa.offline.models.decision import MOST, candidacies
 from absa.offline.models.loading import LanguageModels, Models
 from absa.offline.models.polarity_model import LABELS
@@ -17,6 +18,7 @@ from absa.offline.second_look import Found, compare
 from absa.offline.stopping import check
 from absa.offline.text import polarity_rules
 from absa.offline.text.annotations import (
+    NEUTRAL,
     Analysis,
     Aspect,
     Finding,
@@ -42,6 +44,10 @@ _RULE_TRUST = 0.8
 _UNNAMED = 0.8
 #: How sure a judgement must be to be reported without a name.
 _LEAST_UNNAMED = 0.5
+#: From this probability of an unnamed judgement on, none of the doubtful aspects is what it judges.
+_NAMES_NOTHING = 0.4
+#: From this probability of neutral on a text judges nothing.
+_NEUTRAL_TEXT = 0.5
 #: How often one that waits for an analysis looks whether it is to be stopped.
 _LOOK_S = 0.1
 
@@ -71,7 +77,8 @@ class Analyser:
         view = view_of(text, lang, domain)
         if not view.tokens:
             return Analysis(text, view.lang)
-        return _analysis(view, self._models.of(view.lang), given)
+        models = self._models.of(view.lang)
+        return _analysis(models.read(view), models, given)
 
 
 def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
@@ -80,8 +87,8 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
     first = second
     if models.stage1 is not None:
         # Stage 1 speaks with the small models alone, the debate with everything there is.
-        small = replace(models, decision=models.stage1, stage1=None)
-        first, _ = _read(view, small, given, mood)
+        small, plain = replace(models, decision=models.stage1, stage1=None), _plain(view)
+        first, _ = _read(plain, small, given, models.polarity.text(plain))
     found = compare(first, second)
     return Analysis(
         text=view.text,
@@ -94,9 +101,15 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         reserve=tuple(found.reserve),
         overall=overall,
         mood=mood,
+        label=label_of(view, second.reported, overall),
         used_negators=view.used_negators,
         knows_domain=view.domain in models.decision.domains,
     )
+
+
+def _plain(view: View) -> View:
+    """The text without what the encoder says of it."""
+    return replace(view, encoded=None) if view.encoded else view
 
 
 def _read(
@@ -107,13 +120,13 @@ def _read(
         return Found(judge_given(view, models, given)), None
     accepted, reserve = _found(view, models)
     overall = None
-    if not accepted:
+    if not accepted and not _judges_nothing(view):
         overall = polarity_rules.overall(view, mood)
         is_quiet = view.domain in models.decision.quiet
         if overall and view.domain in models.decision.domains:
             is_quiet = is_quiet or overall.confidence < _UNNAMED
             overall = overall if overall.confidence >= _LEAST_UNNAMED else None
-        if overall is not None and reserve and not is_quiet:
+        if overall is not None and reserve and not (is_quiet or _names_nothing(view)):
             # The text judges something, and this is what it most likely judges.
             best = max(reserve, key=lambda finding: finding.clause_reading.confidence)
             accepted = [_judged_as(view, best, overall)]
@@ -121,12 +134,22 @@ def _read(
     return Found(accepted, reserve), overall
 
 
+def _judges_nothing(view: View) -> bool:
+    """Whether the encoder takes the text for neutral."""
+    return view.encoded is not None and view.encoded.labels[LABELS.index(NEUTRAL)] >= _NEUTRAL_TEXT
+
+
+def _names_nothing(view: View) -> bool:
+    """Whether the encoder says that what the text judges has no name in it."""
+    return view.encoded is not None and max(view.encoded.unnamed) >= _NAMES_NOTHING
+
+
 def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
     """What is reported, and what is kept for a second look."""
     noun_phrases = find_noun_phrases(view)
     learned, reserve = _learned(view, models, noun_phrases)
     accepted = learned
-    if view.domain not in models.decision.domains:
+    if view.domain not in models.decision.domains and view.encoded is None:
         accepted = _helped_out(view, models, learned, noun_phrases)
     return accepted, [f for f in reserve if not _overlaps(f.aspect, accepted)]
 

@@ -1,7 +1,8 @@
 """The learned models of the analyser: a folder with a tagger, a polarity model and a decision.
 
 ``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language, and
-``network_<lang>.npz`` where one reads beside the tagger. The shipped folder has both languages; a
+``network_<lang>.npz`` where one reads beside the tagger. English has an encoder besides, which only
+the shipped folder holds (``encoder_en.onnx``). The shipped folder has both languages; a
 folder that `absa train` made has those of its data, built on the shipped ones, which also answer
 for a language that it lacks. ``manifest.json`` has the hashes of the files.
 """
@@ -9,14 +10,17 @@ for a language that it lacks. ``manifest.json`` has the hashes of the files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from absa.nodes.forks import ForkSafeLock
 from absa.offline.models.decision import Decision
+from absa.offline.models.encoder import Encoder
 from absa.offline.models.folder import ModelFolder, read_as, record, shipped
 from absa.offline.models.network import Network
 from absa.offline.models.polarity_model import PolarityModel
 from absa.offline.models.tagger import Tagger
+from absa.offline.text.annotations import View
 
 LANGUAGES = ("ko", "en")
 
@@ -30,6 +34,11 @@ class LanguageModels:
     decision: Decision
     #: When Stage 1 reports a tuple, where it hears fewer readers than the debate.
     stage1: Decision | None = None
+    encoder: Encoder | None = None
+
+    def read(self, view: View) -> View:
+        """The text with what the encoder says of it, in a language that has one."""
+        return self.encoder.encoded(view) if self.encoder else view
 
 
 class Models:
@@ -73,7 +82,11 @@ def load(folder: ModelFolder, lang: str) -> LanguageModels:
     decision = Decision.read(folder.read(path.name), path)
     base = tagger(shipped(), lang) if decision.stacked else None
     return LanguageModels(
-        tagger(folder, lang, base), polarity(folder, lang), decision, stage1(folder, lang)
+        tagger(folder, lang, base),
+        polarity(folder, lang),
+        decision,
+        stage1(folder, lang),
+        _shipped_encoder(lang),
     )
 
 
@@ -81,6 +94,17 @@ def stage1(folder: ModelFolder, lang: str) -> Decision | None:
     """The decision of Stage 1, if a folder has one of its own."""
     path = stage1_file(folder.path, lang)
     return Decision.read(folder.read(path.name), path) if folder.has(path.name) else None
+
+
+@cache
+def _shipped_encoder(lang: str) -> Encoder | None:
+    return encoder(shipped(), lang)
+
+
+def encoder(folder: ModelFolder, lang: str) -> Encoder | None:
+    """The encoder that a folder has for a language, if it has one."""
+    path = encoder_file(folder.path, lang)
+    return Encoder.read(folder.read(path.name), path) if folder.has(path.name) else None
 
 
 def polarity(folder: ModelFolder, lang: str) -> PolarityModel:
@@ -116,6 +140,11 @@ def tagger_file(folder: Path, lang: str) -> Path:
 def network_file(folder: Path, lang: str) -> Path:
     """Where a folder has the network of a language, if it has one."""
     return folder / f"network_{lang}.npz"
+
+
+def encoder_file(folder: Path, lang: str) -> Path:
+    """Where the shipped folder has the encoder of a language, if it has one."""
+    return folder / f"encoder_{lang}.onnx"
 
 
 def polarity_file(folder: Path, lang: str) -> Path:

@@ -2,7 +2,8 @@
 
 Linear models over named cues (`cues.py`), kept as tables of hashed weights: the name of a cue picks
 a row of three weights, one per polarity; rows are added up and go through a softmax. A model may
-hold a small network (`zone_network.py`) whose scores are added for aspects. Calibration is folded
+hold a small network (`zone_network.py`) whose scores are added for aspects; in a language with an
+encoder what that says is added as well. Calibration is folded
 into the weights. Nothing here changes after loading, so one model may serve many threads.
 `absa.offline.training` trains one on top of another, `training/` the shipped ones.
 """
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from absa.offline.models import cues, folder
+from absa.offline.models import cues, encoder, folder
 from absa.offline.models.hashing import Table
 from absa.offline.models.zone_network import ZoneNet
 from absa.offline.text.annotations import NEGATIVE, NEUTRAL, POSITIVE, Probabilities, View
@@ -41,6 +42,7 @@ class PolarityModel:
         text_weights: The same for the cues of texts.
         valence: What single words say about whole texts, positive or negative; a source of cues.
         net: The network for aspects, if the language has one.
+        encoder: How much the encoder's scores count, for aspects and for texts.
     """
 
     lang: str
@@ -48,6 +50,7 @@ class PolarityModel:
     text_weights: Table
     valence: Mapping[str, float] = field(default_factory=dict)
     net: ZoneNet | None = None
+    encoder: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def read(cls, content: bytes, path: Path) -> PolarityModel:
@@ -66,6 +69,7 @@ class PolarityModel:
                 text_weights=_table(data, "text"),
                 valence=dict(zip(words, values, strict=True)) if values else {},
                 net=ZoneNet.from_arrays(data) if "net_keys" in data else None,
+                encoder=_pair(data),
             )
 
     def save(self, path: str | Path) -> None:
@@ -77,6 +81,8 @@ class PolarityModel:
         words = "\n".join(self.valence).encode("utf-8")
         arrays["valence_words"] = np.frombuffer(words, np.uint8)
         arrays["valence_values"] = np.array(list(self.valence.values()), np.float16)
+        if any(self.encoder):
+            arrays["encoder"] = np.array(self.encoder)
         if self.net is not None:
             arrays.update(self.net.arrays())
         with Path(path).open("wb") as file:
@@ -103,7 +109,9 @@ class PolarityModel:
         found = cues.aspect_cues(view, start, end, others, self.valence)
         scores = _scores(self.aspect_weights, found, 1.0)
         placed = cues.zone_words(view, start, end, others) if self.net else []
-        return scores + self.net.scores(placed) if self.net and placed else scores
+        if self.net and placed:
+            scores = scores + self.net.scores(placed)
+        return _with(scores, self.encoder[0], encoder.aspect_scores(view, start, end))
 
     def text(self, view: View) -> Probabilities:
         """P(positive), P(negative), P(neutral) of the text as a whole."""
@@ -112,12 +120,22 @@ class PolarityModel:
     def text_scores(self, view: View) -> Scores:
         """The scores behind :meth:`text`."""
         found = cues.text_cues(view)
-        return _scores(self.text_weights, found, unit(found))
+        scores = _scores(self.text_weights, found, unit(found))
+        return _with(scores, self.encoder[1], encoder.text_scores(view))
 
 
 def unit(found: cues.Cues) -> float:
     """The factor that brings cues to unit length, so that a long text does not shout."""
     return 1.0 / math.sqrt(sum(value * value for value in found.values()) or 1.0)
+
+
+def _with(scores: Scores, weight: float, encoded: Scores | None) -> Scores:
+    return scores if encoded is None else scores + np.float32(weight) * encoded
+
+
+def _pair(data: Mapping[str, npt.NDArray[Any]]) -> tuple[float, float]:
+    aspects, texts = data.get("encoder", np.zeros(2)).tolist()
+    return aspects, texts
 
 
 def _table(data: Mapping[str, npt.NDArray[Any]], name: str) -> Table:

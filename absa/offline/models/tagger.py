@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pycrfsuite
 
 from absa.offline import stopping
+from absa.offline.models.encoder import tags_of
 from absa.offline.models.features import features
 from absa.offline.models.network import LABELS, Network
 from absa.offline.text.annotations import View
@@ -32,6 +33,9 @@ _STEPS = (0.02, 0.08, 0.2, 0.35, 0.5, 0.7, 0.9)
 _HEADER = struct.Struct("<4sI4s9I")
 #: How much the CRF's word counts beside the network's.
 _SHARE = 0.5
+#: How much the encoder counts beside both, in texts of a domain that they know and in others.
+_ENCODER_SHARES = {True: 0.35, False: 0.6}
+_DOMAINS = frozenset({"food", "hotel", "laptop", "restaurant"})
 
 Rows = list[list[str]]
 Marginals = tuple[list[float], list[float], list[float]]
@@ -114,6 +118,10 @@ class Tagger:
         shares = self._crf_shares(rows)
         if self._network is not None:
             shares = _SHARE * shares + (1 - _SHARE) * self._network.probabilities(view)
+        tags = tags_of(view) if self._base is None else None
+        if tags is not None:
+            share = _ENCODER_SHARES[view.domain in _DOMAINS]
+            shares = (1 - share) * shares + share * tags
         _, judged, in_judged, mentioned, in_mentioned = shares.T
         return judged.tolist(), (judged + mentioned).tolist(), (in_judged + in_mentioned).tolist()
 

@@ -382,6 +382,6 @@ def validator(analysis: Analysis) -> dict[str, Any]:
         "correction_proposals": proposals(analysis)[:_MAX_RISKS],
     }
     suggestion = sentence_label(analysis)
-    if suggestion is not None and suggestion[0] != NEUTRAL:
+    if suggestion is not None and (analysis.label or suggestion[0] != NEUTRAL):
         answer["suggested_label"], answer["confidence"] = suggestion
     return answer

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 POSITIVE = "positive"
 NEGATIVE = "negative"
 NEUTRAL = "neutral"
@@ -67,6 +70,28 @@ class Opinion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """What the encoder says about a text.
+
+    Attributes:
+        first: The character where each token begins.
+        pieces: Where the pieces of each token begin, and where the last one ends.
+        tags: For each token the probabilities of the aspect tags.
+        polarities: For each piece its scores for the polarity of an aspect that it is part of.
+        labels: P(positive), P(negative), P(neutral), P(mixed) of the text as a whole.
+        unnamed: How likely the text judges something that it does not name: positively, negatively,
+            as neither.
+    """
+
+    first: tuple[int, ...]
+    pieces: tuple[int, ...]
+    tags: npt.NDArray[np.float32]
+    polarities: npt.NDArray[np.float32]
+    labels: tuple[float, ...]
+    unnamed: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The surface of a text, before any aspect is looked for: what the learned models read.
 
@@ -82,6 +107,8 @@ class View:
     negators: tuple[int, ...] = ()
     used_negators: frozenset[int] = frozenset()
     domain: str | None = None
+    #: What the encoder says, in languages that have one.
+    encoded: Encoded | None = None
 
 
 @dataclass(frozen=True, slots=True)

