@@ -26,7 +26,7 @@ from absa.schemas.output import FinalAspect, FinalOutput
 
 NOT_NAMED = "(not named)"
 QUOTES = 3
-_LONGEST_QUOTE = 140
+_LONGEST_QUOTE = 100
 _SHORTEST_QUOTE = 2
 #: A column is a date if this share of its values is, and a comparison has so many values at most.
 _DATES = 0.9
@@ -94,8 +94,7 @@ class Insights:
             if (key, aspect.polarity) not in found:
                 found.add((key, aspect.polarity))
                 topic.texts[aspect.polarity].append(number)
-            words = " ".join((aspect.evidence or "").split())
-            if aspect.is_grounded and _SHORTEST_QUOTE <= len(words) <= _LONGEST_QUOTE:
+            if aspect.is_grounded and (words := _quote(aspect, output.text)):
                 _keep(topic.quotes[aspect.polarity], Quote(output.uid, words, aspect.confidence))
         self.said.append(found)
 
@@ -265,6 +264,23 @@ def _synonyms(lang: str) -> tuple[frozenset[str], ...]:
     groups: Iterable[Iterable[str]] = lexicon(lang).synonyms if lang in LANGUAGES else ()
     every = [frozenset(map(known.key, group)) for group in (*groups, *known.synonym_groups)]
     return tuple(every)
+
+
+def _quote(aspect: FinalAspect, text: str) -> str | None:
+    """The evidence, with the aspect and whatever stands between them where that is short."""
+    start = text.find(aspect.evidence or "")
+    end = start + len(aspect.evidence or "")
+    places = [(start, end)]
+    if aspect.span is not None:
+        places.insert(0, (min(start, aspect.span.start), max(end, aspect.span.end)))
+    for first, last in places:
+        while first > 0 and not text[first - 1].isspace():
+            first -= 1
+        while last < len(text) and not text[last].isspace():
+            last += 1
+        if _SHORTEST_QUOTE <= last - first <= _LONGEST_QUOTE:
+            return text[first:last]
+    return None
 
 
 def _keep(quotes: list[Quote], new: Quote) -> None:

@@ -104,3 +104,17 @@ def test_korean_synonyms_and_categories_are_topics() -> None:
         ("aspect", 1, 2),
         ("category", 1, 2),
     }
+
+
+def test_the_report_of_a_run_without_gold_begins_with_what_people_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, page = analysed(tmp_path), tmp_path / "report.html"
+    assert run_cli(["report", str(out), "-o", str(page), "--by", "product"]) == 0
+    html = page.read_text(encoding="utf-8")
+    assert html.index("What people complain about") < html.index("Samples analysed")
+    assert "People complain most about screen (2). People like most battery (2)." in html
+    assert "topic=screen%3A+negative" in html
+    assert "By product" in html and "Over time, by date" in html
+    # Nothing in the page may style itself by an attribute: the page's policy forbids it.
+    assert " style=" not in html[html.index("<main") : html.index("</main>")]

@@ -34,6 +34,16 @@ def report(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The HTML file.")
     ] = Path("report.html"),
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="COLUMN",
+            help="Without gold: compare the values of this column of the data. "
+            "Default: the first column with few values.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
@@ -52,7 +62,7 @@ def report(
             raise UsageError(f"{studies[0]} is a study: give it alone, or the runs inside it")
         _report_study(studies[0], out, as_json)
         return
-    written = write_report(runs, out)
+    written = write_report(runs, out, by)
     for problem in written.problems[:PROBLEMS_SHOWN]:
         complain(problem)
     if (more := len(written.problems) - PROBLEMS_SHOWN) > 0:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from absa.insights import Insights
 from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
 from absa.report.ledger import ledger
 from absa.report.markup import Markup, el
+from absa.report.people import people
 from absa.report.reading import ReportedRun
 from absa.report.scores import Headline, Score
 from absa.report.tally import Tally
@@ -36,6 +38,9 @@ class Shown:
     headline: Headline | None
     tally: Tally = field(default_factory=Tally)
     drawing: str | None = None
+    insights: Insights = field(default_factory=Insights)
+    # The column that is compared on the first page.
+    by: str | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +81,9 @@ def overview(runs: Sequence[Shown]) -> Markup:
         "main",
         _title(runs),
         _problems(runs),
+        [people(run.insights, run.number, run.by) for run in runs if not run.tally.with_gold]
+        if len(runs) == 1
+        else None,
         _tiles(runs[0]) if len(runs) == 1 else _headline_table(runs),
         _section("Fixed and broken", FIX_BREAK, runs, _fix_break),
         _section("The conflict review", CONFLICT, runs, _conflict)

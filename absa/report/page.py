@@ -18,6 +18,7 @@ from absa.report import words
 from absa.report.gold import compare
 from absa.report.markup import Markup, el
 from absa.report.overview import Shown, overview
+from absa.report.people import filters
 from absa.report.reading import ReportedRun, read_runs
 from absa.report.samples import detail, failed_detail, failed_row, index_row
 from absa.report.scores import headline
@@ -53,15 +54,17 @@ class _Packed:
     chunks: list[str]
 
 
-def write_report(directories: Sequence[Path], path: Path) -> Written:
+def write_report(directories: Sequence[Path], path: Path, by: str | None = None) -> Written:
     """Write one HTML file about one run directory or several.
+
+    `by` is the column of the data that the first page of a run without gold compares.
 
     Raises:
         NoRun: If a directory is not a run.
         StorageError: If the file cannot be written.
     """
     runs = [
-        Shown(number, directory, headline(directory.metrics))
+        Shown(number, directory, headline(directory.metrics), by=by)
         for number, directory in enumerate(read_runs(directories))
     ]
     packed = [_pack(run) for run in runs]
@@ -98,6 +101,9 @@ def _pack(run: Shown) -> _Packed:
     """Go through the samples once: count them and put them into chunks."""
     index: list[dict[str, Any]] = []
     chunks = list(_chunks(_stories(run, index)))
+    if not run.tally.with_gold:
+        for number, code in filters(run.insights):
+            index[number].setdefault("k", []).append(code)
     return _Packed(index, chunks)
 
 
@@ -106,6 +112,7 @@ def _stories(run: Shown, index: list[dict[str, Any]]) -> Iterator[dict[str, Any]
     for entry in run.directory.entries():
         found = compare(entry)
         run.tally.add(entry, found)
+        run.insights.add(entry.output)
         index.append(index_row(entry, found))
         yield detail(entry, found, settings)
     for error in run.directory.errors:

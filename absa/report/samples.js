@@ -97,6 +97,7 @@ const SELECTS = [
   ["outcome", "Tuples against gold", (row) => (row.o ? [row.o] : []), (code) => named(about.outcomes, code)],
   ["label", "Label against gold", (row) => (row.lo ? [row.lo] : []), (code) => named(about.outcomes, code)],
   ["rule", "Moderator rule", (row) => row.r || [], (code) => code],
+  ["topic", "What is judged", (row) => row.k || [], (code) => code],
   ["lang", "Language", (row) => (row.l ? [row.l] : []), (code) => code],
 ];
 

@@ -1,0 +1,249 @@
+"""The first page of a run without gold: what people complain about and what they like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from absa.insights import NOT_NAMED, Insights, Topic
+from absa.report.charts import percent
+from absa.report.markup import Markup, el
+from absa.schemas.answers import POLARITIES
+
+TOPICS = 20
+_BEST = 5
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 150, 40, 22
+ABOUT = (
+    "Each text counts once for a topic and polarity. A topic is a category, or an aspect with its "
+    "synonyms. A name leads to its texts."
+)
+
+
+def filter_code(topic: Topic, polarity: str) -> str:
+    """What the samples' filter calls a topic with a polarity."""
+    return f"{topic.name}: {polarity}"
+
+
+def filters(found: Insights) -> Iterable[tuple[int, str]]:
+    """The texts of each topic that is shown, by number, with what the filter calls it."""
+    for topic in shown_topics(found):
+        for polarity, numbers in topic.texts.items():
+            yield from ((number, filter_code(topic, polarity)) for number in numbers)
+
+
+def shown_topics(found: Insights) -> list[Topic]:
+    """The topics on the page: the commonest, and the best and worst."""
+    every = [*found.ranked()[:TOPICS], *_best(found, "negative"), *_best(found, "positive")]
+    return list({id(topic): topic for topic in every}.values())
+
+
+def people(found: Insights, run: int, by: str | None) -> Markup:
+    """The section."""
+    trend, column = found.trend(), by or found.comparable()
+    return el(
+        "section",
+        el(
+            "div",
+            el("h2", "What people say"),
+            el("p", ABOUT, class_="about"),
+            class_="section-head",
+        ),
+        el("p", _sentence(found), class_="verdict-line"),
+        el(
+            "div",
+            _list(found, run, "negative", "What people complain about"),
+            _list(found, run, "positive", "What people like"),
+            class_="said",
+        ),
+        el("h3", "All topics"),
+        _table(found, run),
+        [el("h3", f"Over time, by {trend['column']}"), _trend(trend["buckets"])] if trend else None,
+        _comparison(found.by(column)) if column else None,
+        class_="card people",
+    )
+
+
+def _best(found: Insights, polarity: str) -> list[Topic]:
+    return found.ranked(polarity)[:_BEST]
+
+
+def _sentence(found: Insights) -> str:
+    texts = len(found.uids)
+    parts = []
+    for polarity, words in (("negative", "complain most about"), ("positive", "like most")):
+        names = [f"{t.name} ({t.count(polarity):,})" for t in _best(found, polarity)[:3]]
+        if names:
+            parts.append(f"People {words} {', '.join(names)}.")
+    labels = ", ".join(
+        f"{percent(found.labels[p], texts)} {p}" for p in (*POLARITIES, "mixed") if found.labels[p]
+    )
+    return " ".join([*parts, f"Of {texts:,} texts: {labels}."])
+
+
+def _list(found: Insights, run: int, polarity: str, title: str) -> Markup:
+    topics = _best(found, polarity)
+    longest = max((topic.count(polarity) for topic in topics), default=1)
+    items = [
+        el(
+            "li",
+            el(
+                "a",
+                el("span", topic.name, class_="said-name"),
+                el("span", f"{topic.count(polarity):,}", class_="said-count"),
+                el(
+                    "svg",
+                    el("rect", class_="track", width="100%", height="8", rx="4"),
+                    el(
+                        "rect",
+                        class_=polarity,
+                        width=f"{100 * topic.count(polarity) / longest:.1f}%",
+                        height="8",
+                        rx="4",
+                    ),
+                    class_="said-bar",
+                    aria_hidden="true",
+                ),
+                href=_href(topic, run, polarity),
+                class_="said-head",
+            ),
+            [
+                el("q", el("a", each.words, href=f"#{quote(each.uid, safe='')}/r{run}"))
+                for each in topic.quotes.get(polarity, [])[:2]
+            ],
+        )
+        for topic in topics
+    ]
+    nothing = el("p", "Nothing.", class_="quiet")
+    return el(
+        "div", el("h3", title), el("ol", items) if items else nothing, class_=f"part {polarity}"
+    )
+
+
+def _href(topic: Topic, run: int, polarity: str) -> str:
+    wanted = {"run": run, "topic": filter_code(topic, polarity)}
+    return "#/samples?" + urlencode(wanted)
+
+
+def _table(found: Insights, run: int) -> Markup:
+    heads = ("Topic", "Positive", "Negative", "Neutral", "", "Negative share", "All")
+    judged = sum(topic.total for topic in found.topics.values())
+    rows = [_row(topic, run, judged) for topic in found.ranked()[:TOPICS]]
+    more = len(found.topics) - len(rows)
+    return el(
+        "div",
+        el(
+            "table",
+            el("thead", el("tr", [el("th", head, scope="col") for head in heads])),
+            el("tbody", rows),
+            class_="counts topics",
+        ),
+        el("p", f"and {more:,} more topics: absa insights --json", class_="quiet")
+        if more > 0
+        else None,
+        class_="scroll",
+        tabindex="0",
+    )
+
+
+def _row(topic: Topic, run: int, judged: int) -> Markup:
+    others = [n for n, _ in topic.names.most_common(5) if n != topic.name]
+    name = topic.name if topic.name != NOT_NAMED else "the text as a whole, nothing named"
+    return el(
+        "tr",
+        el("th", name, el("small", ", ".join(others)) if others else None, scope="row"),
+        [
+            el("td", el("a", f"{topic.count(p):,}", href=_href(topic, run, p)))
+            if topic.count(p)
+            else el("td", "0")
+            for p in POLARITIES
+        ],
+        el("td", _split(topic)),
+        el("td", percent(topic.count("negative"), topic.total)),
+        el("td", percent(topic.total, judged)),
+    )
+
+
+def _split(topic: Topic) -> Markup:
+    """A bar of the three polarities."""
+    parts, at = [], 0.0
+    for polarity in ("positive", "neutral", "negative"):
+        share = 100 * topic.count(polarity) / topic.total
+        place = {"x": f"{at:.1f}%", "width": f"{share:.1f}%", "height": "10"}
+        parts.append(el("rect", class_=polarity, **place))
+        at += share
+    return el("svg", parts, class_="split", aria_hidden="true")
+
+
+def _trend(buckets: list[dict[str, Any]]) -> Markup:
+    """Positive upwards, negative downwards, a bar for each bucket."""
+    highest = max((max(b["positive"], b["negative"]) for b in buckets), default=1) or 1
+    step = (_WIDTH - _LEFT) / max(1, len(buckets))
+    middle = (_HEIGHT - _BOTTOM) / 2
+    every = max(1, -(-len(buckets) // 12))
+    marks = []
+    for n, b in enumerate(buckets):
+        x = _LEFT + n * step
+        title = el(
+            "title", f"{b['bucket']}: {b['positive']:,} positive, {b['negative']:,} negative"
+        )
+        up, down = (middle * b[p] / highest for p in ("positive", "negative"))
+        size = {"x": f"{x + 1:.1f}", "width": f"{max(1.0, step - 2):.1f}"}
+        marks.append(
+            el(
+                "g",
+                title,
+                el("rect", class_="up", y=f"{middle - up:.1f}", height=f"{up:.1f}", **size),
+                el("rect", class_="down", y=f"{middle:.1f}", height=f"{down:.1f}", **size),
+            )
+        )
+        if n % every == 0:
+            at = {"x": f"{x + step / 2:.1f}", "y": str(_HEIGHT - 4), "text_anchor": "middle"}
+            marks.append(el("text", b["bucket"], class_="tick", **at))
+    scale = [
+        el("text", f"{highest:,}", x=str(_LEFT - 6), y=y, text_anchor="end", class_="tick")
+        for y in ("10", f"{_HEIGHT - _BOTTOM:.0f}")
+    ]
+    line = {"x1": str(_LEFT), "x2": str(_WIDTH), "y1": f"{middle}", "y2": f"{middle}"}
+    return el(
+        "svg",
+        scale,
+        el("line", class_="grid", **line),
+        marks,
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        class_="trend",
+        role="img",
+        aria_label="Positive judgements upwards, negative downwards, over time",
+    )
+
+
+def _comparison(by: Mapping[str, Any]) -> list[Markup]:
+    heads = (
+        by["column"],
+        "Texts",
+        "Positive",
+        "Negative",
+        "Negative share",
+        "Complaints",
+        "Praise",
+    )
+    rows = [
+        el(
+            "tr",
+            el("th", value["value"], scope="row"),
+            [el("td", f"{value[name]:,}") for name in ("texts", "positive", "negative")],
+            el("td", percent(value["negative"], sum(value[p] for p in POLARITIES))),
+            [
+                el("td", ", ".join(f"{n} {c}" for n, c in value[kind]), class_="names")
+                for kind in ("disliked", "liked")
+            ],
+        )
+        for value in by["values"]
+    ]
+    table = el(
+        "table",
+        el("thead", el("tr", [el("th", head, scope="col") for head in heads])),
+        el("tbody", rows),
+        class_="counts",
+    )
+    return [el("h3", f"By {by['column']}"), el("div", table, class_="scroll", tabindex="0")]
