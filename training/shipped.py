@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--only-decision", action="store_true")
     parser.add_argument("--lang", choices=loading.LANGUAGES, action="append")
     asked = parser.parse_args()
-    for lang in asked.lang or loading.LANGUAGES:
+    for lang in asked.lang or ("en",):
         if not asked.only_decision:
             texts = texts_of(asked.data, "train", NAMED[lang])
             if lang in EVERYDAY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -48,6 +49,10 @@ class Line(NamedTuple):
     def complain(self, message: str) -> None:
         """Report a problem on stderr."""
         complain(f"line {self.number}: {message}")
+
+
+#: An argument of more bytes is a text, not the name of a file.
+_LONGEST_NAME = 255
 
 
 def register(app: typer.Typer) -> None:
@@ -128,6 +133,16 @@ def _analyze_argument(text: str, analyzer: _Analyzer, screen: _Printer) -> None:
         complain(str(error))
         raise typer.Exit(1) from None
     screen.show(output, seconds)
+    _hint_at_file(text)
+
+
+def _hint_at_file(text: str) -> None:
+    """Whoever gives the name of a file most likely means its texts."""
+    if len(text.encode("utf-8", "replace")) <= _LONGEST_NAME and Path(text).is_file():
+        complain(
+            f"{text} is also a file, but its name was analyzed, not its content."
+            f" To analyze the texts in it: absa analyze --file {shlex.quote(text)}"
+        )
 
 
 def _analyze_lines(lines: Iterator[Line], analyzer: _Analyzer, screen: _Printer) -> int:
@@ -179,7 +194,21 @@ class _Analyzer:
         with console(stderr=True).status("analyzing…"), stopped_by_interrupt():
             start = time.perf_counter()
             output = analyser.analyze(text, **self._fields)
-            return output, time.perf_counter() - start
+            seconds = time.perf_counter() - start
+        self._warn_of_language(text)
+        return output, seconds
+
+    def _warn_of_language(self, text: str) -> None:
+        from absa.offline.text.other_languages import other_language
+
+        if self.settings.backend.kind == "offline":
+            other = other_language(text, self._fields["lang"])
+            if other:
+                complain(
+                    f"the offline analyzer reads Korean and English only, and this text seems to be"
+                    f" in {other}: nothing was analyzed. A language model reads other languages"
+                    " (--set backend.kind=openai)."
+                )
 
 
 class _Printer(NamedTuple):

@@ -125,6 +125,12 @@ def train(
             f"{score.lang}: pair F1 {100 * score.shipped:.1f} -> {100 * score.trained:.1f} "
             f"({score.texts} texts of {where})"
         )
+        if score.trained < score.shipped:
+            complain(
+                f"{score.lang}: the new model is worse than the shipped one on these texts."
+                " Use the shipped one, or train on more texts, or on texts more like those"
+                " that you will analyze."
+            )
     print_text(f"use it with --set backend.model={out}")
 
 

@@ -11,7 +11,9 @@ from dataclasses import replace
 from absa.nodes.forks import renew_after_fork
 from absa.offline.given_aspects import judge as judge_given
 from absa.offline.labels import label_of
+from absa.offline.models import readers
 from absa.offline.models.decision import MOST, candidacies
+from absa.offline.models.judge import by_rules
 from absa.offline.models.loading import LanguageModels, Models
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.second_look import Found, compare
@@ -27,6 +29,7 @@ from absa.offline.text.annotations import (
     View,
 )
 from absa.offline.text.noun_phrases import find_noun_phrases
+from absa.offline.text.other_languages import other_language
 from absa.offline.text.views import view_of
 from absa.offline.text.windows import Windows
 
@@ -72,8 +75,11 @@ class Analyser:
     ) -> Analysis:
         """Read one text, or what it says about the `given` aspects.
 
-        Pure and total: any string gives an analysis.
+        Pure and total: any string gives an analysis. In a text of another language than Korean and
+        English nothing is found.
         """
+        if other_language(text, lang):
+            return Analysis(text, lang or "en")
         view = view_of(text, lang, domain)
         if not view.tokens:
             return Analysis(text, view.lang)
@@ -82,7 +88,8 @@ class Analyser:
 
 
 def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
-    mood = models.polarity.text(view)
+    shares = _label_shares(view, models)
+    mood = models.polarity.text(view) if shares is None else _mood(shares)
     second, overall = _read(view, models, given, mood)
     first = second
     if models.stage1 is not None:
@@ -101,7 +108,7 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         reserve=tuple(found.reserve),
         overall=overall,
         mood=mood,
-        label=label_of(view, second.reported, overall),
+        label=label_of(view, second.reported, overall) if shares is None else _likeliest(shares),
         used_negators=view.used_negators,
         knows_domain=view.domain in models.decision.domains,
     )
@@ -110,6 +117,23 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
 def _plain(view: View) -> View:
     """The text without what the encoder says of it."""
     return replace(view, encoded=None) if view.encoded else view
+
+
+def _label_shares(view: View, models: LanguageModels) -> list[float] | None:
+    """The probabilities of the labels of the text, in a language with a reader of labels."""
+    if models.readers is None:
+        return None
+    return models.readers.label.shares(readers.label_measures(view, models.polarity))
+
+
+def _mood(shares: Sequence[float]) -> Probabilities:
+    positive, negative, neutral, mixed = shares
+    return positive + mixed / 2, negative + mixed / 2, neutral
+
+
+def _likeliest(shares: Sequence[float]) -> tuple[str, float]:
+    likely = max(shares)
+    return readers.READ_LABELS[shares.index(likely)], round(likely, 3)
 
 
 def _read(
@@ -129,7 +153,7 @@ def _read(
         if overall is not None and reserve and not (is_quiet or _names_nothing(view)):
             # The text judges something, and this is what it most likely judges.
             best = max(reserve, key=lambda finding: finding.clause_reading.confidence)
-            accepted = [_judged_as(view, best, overall)]
+            accepted = [best if models.readers else _judged_as(view, best, overall)]
             reserve.remove(best)
     return Found(accepted, reserve), overall
 
@@ -149,7 +173,8 @@ def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Find
     noun_phrases = find_noun_phrases(view)
     learned, reserve = _learned(view, models, noun_phrases)
     accepted = learned
-    if view.domain not in models.decision.domains and view.encoded is None:
+    helped = view.encoded is None and models.readers is None
+    if helped and view.domain not in models.decision.domains:
         accepted = _helped_out(view, models, learned, noun_phrases)
     return accepted, [f for f in reserve if not _overlaps(f.aspect, accepted)]
 
@@ -158,9 +183,9 @@ def _learned(
     view: View, models: LanguageModels, noun_phrases: Sequence[Aspect]
 ) -> tuple[list[Finding], list[Finding]]:
     """What the models stand for, and what is worth a second look."""
-    decision = models.decision
+    decision = models.decision.of(view.domain)
     firsts = [clause.first for clause in view.clauses]
-    made = candidacies(view, models.tagger, models.polarity, noun_phrases)
+    made = candidacies(view, models.tagger, models.polarity, noun_phrases, models.readers)
     found = [
         Aspect(
             term=view.text[each.start : each.end],
@@ -178,10 +203,12 @@ def _learned(
     for aspect, each, (clause, nearest) in zip(
         found, made, polarity_rules.ruled(view, found), strict=True
     ):
-        if view.domain not in decision.domains:
+        if models.readers is None and view.domain not in decision.domains:
             each = replace(each, said=polarity_rules.backed(each.said, clause))
         word, likely = decision.polarity(each)
         sure = decision.confidence(each, word, likely)
+        if each.judgement is not None and each.judgement.rules is not None:
+            clause = nearest = by_rules(view, aspect, each.judgement)
         learned = polarity_rules.learned(
             view, aspect, word, likely, round(sure, 3), (nearest, clause)
         )

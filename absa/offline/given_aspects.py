@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
+from absa.offline.models.judge import Judge, by_rules
 from absa.offline.models.loading import LanguageModels
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.stopping import watched_closely
 from absa.offline.text import polarity_rules
 from absa.offline.text.annotations import Aspect, Finding, View
 from absa.offline.text.lexicon import lexicon
-from absa.offline.text.windows import Windows
 
 Place = tuple[int, int]
 
@@ -25,15 +25,14 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Find
         if (place := _place(view, lowered, term)) is not None
     }
     aspects = _aspects(view, places)
-    windows = Windows(view)
+    judge_of = Judge(view, models.polarity, models.readers, places.values(), alone=False)
     found = []
     for aspect, (clause, nearest) in zip(aspects, polarity_rules.ruled(view, aspects), strict=True):
-        near = windows.at(aspect.first)
-        own = (aspect.start, aspect.end)
-        low, high = near.tokens[0].start, near.tokens[-1].end
-        others = [p for p in places.values() if p != own and low <= p[0] and p[1] <= high]
-        said = models.polarity.aspect(near, *own, others)
-        if view.domain not in models.decision.domains:
+        judgement = judge_of.at(aspect.first, aspect.start, aspect.end)
+        said = judgement.said
+        if judgement.rules is not None:
+            clause = nearest = by_rules(view, aspect, judgement)
+        elif view.domain not in models.decision.domains:
             said = polarity_rules.backed(said, clause)
         likely = max(said)
         word, sure = LABELS[said.index(likely)], round(likely, 3)

@@ -12,10 +12,11 @@ from typing import ClassVar, Self
 from pydantic import ConfigDict, TypeAdapter
 
 from absa.offline.models.folder import read_as
+from absa.offline.models.judge import Judge, Judgement
 from absa.offline.models.polarity_model import LABELS, PolarityModel
+from absa.offline.models.readers import Readers
 from absa.offline.models.tagger import Candidate, Tagger, disjoint
 from absa.offline.text.annotations import NEUTRAL, Aspect, Probabilities, View
-from absa.offline.text.windows import Windows
 
 _CLIP = 1e-4
 #: From this probability on a candidate counts as one of those that share a text's opinions.
@@ -26,6 +27,11 @@ _COMPANY = 3.0
 _RANKS = (0, 1, 2)
 #: Weights of a decision beside those of domains: see :func:`evidence_of`.
 _WEIGHTS = 2 * 5 + 2 + len(_RANKS)
+#: Measures of the readers, where the language has some.
+_READ = 5
+#: The probability of a noun phrase that the tagger does not see, and how likely it must be a term.
+_UNTAGGED = 0.02
+_TERMNESS = 0.15
 #: A text has no more aspects than this.
 MOST = 100
 
@@ -43,6 +49,7 @@ class Candidacy:
         rank: How many other candidates of the text are likelier.
         rule: How surely the rules take the same words for an aspect; 0 where they do not.
         domain: What the text is about, where that is known.
+        judgement: What else the readers say of its polarity.
     """
 
     candidate: Candidate
@@ -53,42 +60,58 @@ class Candidacy:
     rank: int
     rule: float
     domain: str | None
+    judgement: Judgement | None = None
 
 
 def candidacies(
-    view: View, tagger: Tagger, polarity: PolarityModel, noun_phrases: Sequence[Aspect]
+    view: View,
+    tagger: Tagger,
+    polarity: PolarityModel,
+    noun_phrases: Sequence[Aspect],
+    reader: Readers | None = None,
 ) -> list[Candidacy]:
     """The likeliest candidates that do not overlap, in order of the text.
 
     `noun_phrases` is what the rules see: a candidate that they see too is likelier to be right.
+    Where the language has readers, what only the rules see is a candidate as well.
 
     What a text says as a whole, it says of its only aspect: there the two probabilities meet in
     the middle.
     """
-    found = _most_likely(disjoint(tagger.candidates(view)))
+    found = disjoint(tagger.candidates(view))
+    if reader is not None:
+        found = _with_noun_phrases(found, noun_phrases)
+    found = _most_likely(found)
     places = [(view.tokens[c.first].start, view.tokens[c.last - 1].end) for c in found]
     likely = [place for place, c in zip(places, found, strict=True) if c.probability >= _LIKELY]
-    whole = polarity.text(view) if found and len(likely) <= 1 else None
+    judge = Judge(view, polarity, reader, likely, alone=len(likely) <= 1)
     expected = sum(candidate.probability for candidate in found)
     likelier = sorted(-candidate.probability for candidate in found)
     by_rule = {(aspect.start, aspect.end): aspect.termness for aspect in noun_phrases}
-    windows = Windows(view)
     made = []
     for (start, end), candidate in zip(places, found, strict=True):
-        near = windows.at(candidate.first)
-        others = [place for place in likely if place != (start, end) and _inside(near, place)]
-        said = polarity.aspect(near, start, end, others)
-        if whole is not None:
-            said = _between(said, whole)
+        judgement = judge.at(candidate.first, start, end)
         company = min(expected - candidate.probability, _COMPANY)
         rank = likelier.index(-candidate.probability)
         rule = by_rule.get((start, end), 0.0)
-        made.append(Candidacy(candidate, start, end, said, company, rank, rule, view.domain))
+        made.append(
+            Candidacy(
+                candidate, start, end, judgement.said, company, rank, rule, view.domain, judgement
+            )
+        )
     return made
 
 
-def _inside(view: View, place: tuple[int, int]) -> bool:
-    return view.tokens[0].start <= place[0] and place[1] <= view.tokens[-1].end
+def _with_noun_phrases(
+    found: Sequence[Candidate], noun_phrases: Sequence[Aspect]
+) -> list[Candidate]:
+    taken = {index for candidate in found for index in range(candidate.first, candidate.last)}
+    more = [
+        Candidate(aspect.first, aspect.last, _UNTAGGED, 1.0)
+        for aspect in noun_phrases
+        if aspect.termness >= _TERMNESS and taken.isdisjoint(range(aspect.first, aspect.last))
+    ]
+    return sorted([*found, *more], key=lambda candidate: candidate.first)
 
 
 def _most_likely(candidates: list[Candidate]) -> list[Candidate]:
@@ -97,13 +120,6 @@ def _most_likely(candidates: list[Candidate]) -> list[Candidate]:
         return candidates
     bar = sorted((c.probability for c in candidates), reverse=True)[MOST - 1]
     return [c for c in candidates if c.probability >= bar][:MOST]
-
-
-def _between(one: Probabilities, other: Probabilities) -> Probabilities:
-    """The normalised geometric mean."""
-    positive, negative, neutral = (math.sqrt(a * b) for a, b in zip(one, other, strict=True))
-    total = max(positive + negative + neutral, _CLIP)
-    return positive / total, negative / total, neutral / total
 
 
 @dataclass(frozen=True)
@@ -127,6 +143,8 @@ class Decision:
     domains: tuple[str, ...]
     quiet: tuple[str, ...]
     stacked: bool = False
+    #: How to decide about texts of other domains and of none, if not in the same way.
+    elsewhere: Decision | None = None
     #: The `bars` of single domains, which earlier versions had, are left aside.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, extra="ignore")
 
@@ -139,10 +157,15 @@ class Decision:
         """
         with read_as("a decision file", path):
             decision = TypeAdapter(cls).validate_json(content, strict=True)
-            expected = _WEIGHTS + len(decision.domains)
-            if len(decision.weights) != expected:
-                raise ValueError(f"weights has {len(decision.weights)} numbers, not {expected}")
+            for each in (decision, decision.elsewhere or decision):
+                expected = _WEIGHTS + len(each.domains)
+                if len(each.weights) not in (expected, expected + _READ):
+                    raise ValueError(f"weights has {len(each.weights)} numbers, not {expected}")
             return decision
+
+    def of(self, domain: str | None) -> Decision:
+        """The decision for texts of a domain."""
+        return self if domain in self.domains or self.elsewhere is None else self.elsewhere
 
     def save(self, path: Path) -> None:
         """Write the file."""
@@ -164,7 +187,8 @@ class Decision:
     def confidence(self, made: Candidacy, polarity: str, likely: float) -> float:
         """How likely the tuple of a candidate and a polarity is right."""
         evidence = evidence_of(made, polarity, likely, self.domains)
-        score = sum(w * x for w, x in zip(self.weights, evidence, strict=True))
+        # A model that was trained before there were readers does not weigh their measures.
+        score = sum(w * x for w, x in zip(self.weights, evidence, strict=False))
         return 1 / (1 + math.exp(-score))
 
 
@@ -193,4 +217,20 @@ def evidence_of(
             float(made.domain == domain) if made.domain in domains else 1 / len(domains)
             for domain in domains
         ),
+        *_read(made, polarity),
+    ]
+
+
+def _read(made: Candidacy, polarity: str) -> list[float]:
+    """How far the readers bear a candidate out: nothing where the language has none."""
+    judgement = made.judgement
+    if judgement is None or judgement.rules is None:
+        return []
+    linked = bool(judgement.own)
+    return [
+        float(linked),
+        judgement.rules[LABELS.index(polarity)],
+        float(made.candidate.probability <= _UNTAGGED),
+        float(made.candidate.probability <= _UNTAGGED) * made.rule,
+        float(linked) * made.rule,
     ]

@@ -19,6 +19,7 @@ from absa.offline.models.encoder import Encoder
 from absa.offline.models.folder import ModelFolder, read_as, record, shipped
 from absa.offline.models.network import Network
 from absa.offline.models.polarity_model import PolarityModel
+from absa.offline.models.readers import Readers
 from absa.offline.models.tagger import Tagger
 from absa.offline.text.annotations import View
 
@@ -35,6 +36,8 @@ class LanguageModels:
     #: When Stage 1 reports a tuple, where it hears fewer readers than the debate.
     stage1: Decision | None = None
     encoder: Encoder | None = None
+    #: The polarity of aspects in their own statement, where a language has readers of it.
+    readers: Readers | None = None
 
     def read(self, view: View) -> View:
         """The text with what the encoder says of it, in a language that has one."""
@@ -87,7 +90,17 @@ def load(folder: ModelFolder, lang: str) -> LanguageModels:
         decision,
         stage1(folder, lang),
         _shipped_encoder(lang),
+        readers(folder, lang),
     )
+
+
+def readers(folder: ModelFolder, lang: str) -> Readers | None:
+    """The readers of a language, if it has some; a folder without them has the shipped ones."""
+    path = readers_file(folder.path, lang)
+    if not folder.has(path.name):
+        folder = shipped()
+        path = readers_file(folder.path, lang)
+    return Readers.read(folder.read(path.name), path) if folder.has(path.name) else None
 
 
 def stage1(folder: ModelFolder, lang: str) -> Decision | None:
@@ -130,6 +143,11 @@ def decision_file(folder: Path, lang: str) -> Path:
 def stage1_file(folder: Path, lang: str) -> Path:
     """Where a folder has the decision of Stage 1, if that is another one."""
     return folder / f"stage1_{lang}.json"
+
+
+def readers_file(folder: Path, lang: str) -> Path:
+    """Where a folder has the readers of a language, if it has some."""
+    return folder / f"readers_{lang}.json"
 
 
 def tagger_file(folder: Path, lang: str) -> Path:

@@ -100,7 +100,7 @@ class PolarityModel:
             others: character spans of the text's other aspects, as far as they are known. They
                 only say whose an opinion is likely to be; a wrong or missing one does little harm.
         """
-        return _softmax(self.aspect_scores(view, start, end, others))
+        return softmax(self.aspect_scores(view, start, end, others))
 
     def aspect_scores(
         self, view: View, start: int, end: int, others: Sequence[cues.Span] = ()
@@ -115,7 +115,7 @@ class PolarityModel:
 
     def text(self, view: View) -> Probabilities:
         """P(positive), P(negative), P(neutral) of the text as a whole."""
-        return _softmax(self.text_scores(view))
+        return softmax(self.text_scores(view))
 
     def text_scores(self, view: View) -> Scores:
         """The scores behind :meth:`text`."""
@@ -151,7 +151,8 @@ def _scores(table: Table, found: cues.Cues, factor: float) -> Scores:
     return np.asarray((values * np.float32(factor)) @ weights, np.float32)
 
 
-def _softmax(scores: Scores) -> Probabilities:
+def softmax(scores: Scores) -> Probabilities:
+    """Probabilities of the three scores."""
     positive, negative, neutral = scores.tolist()
     top = max(positive, negative, neutral)
     powers = math.exp(positive - top), math.exp(negative - top), math.exp(neutral - top)

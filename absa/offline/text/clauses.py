@@ -15,6 +15,8 @@ _BREAKS = frozenset(";:()–—-/")
 MAX_TOKENS = 60
 _CONCESSIVE = frozenset({"although", "though", "while", "despite", "whereas", "even"})
 _NEGATION_REACH = 4
+#: Korean nouns that end a clause like a connective: 비싼 대신, 맛있는데.
+_BACKGROUND = frozenset({"데", "대신", "반면", "반면에"})
 
 
 def _gap_has_newline(text: str, left: Token, right: Token) -> bool:
@@ -72,6 +74,7 @@ def split_korean(text: str, tokens: Sequence[Token]) -> list[Clause]:
         if (
             token.tag in ("MAJ", "MAG", "NNG")
             and token.lemma in words.contrast
+            and not (index and token.lemma in _BACKGROUND and tokens[index - 1].tag == "ETM")
             and not (link == CONTRAST and index == cuts[-1][0])
         ):
             # "그러나" opens a sentence of its own, but what it contrasts with stands before it.
@@ -82,10 +85,17 @@ def split_korean(text: str, tokens: Sequence[Token]) -> list[Clause]:
         if link is not None and index > cuts[-1][0] and not is_tail:
             cuts.append((index, link))
             link = None
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        after = following.tag[:1] if following is not None else ""
         if token.tag == "EF" or token.tag == "SF" or token.lemma in _STOPS:
             link = SENTENCE
+        elif token.tag == "ETN" and after not in ("J", "X", "V", "N", "E"):
+            # Clipped style: 배송 빠름 포장 꼼꼼함.
+            link = ADDITIVE
+        elif token.lemma in _BACKGROUND and index and tokens[index - 1].tag == "ETM":
+            # Without a space Kiwi takes -는데 for a noun.
+            link = CONTRAST if after != "J" else link
         elif token.tag == "EC":
-            following = tokens[index + 1] if index + 1 < len(tokens) else None
             if following is not None and following.tag == "VX":
                 continue
             if token.form in words.contrast:
@@ -136,8 +146,30 @@ def negation_english(
     return tuple(found)
 
 
+def _absence(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
+    """What says that a noun is not there: 소음이 거의 없다, 냄새가 안 난다, 발열이 줄었다."""
+    words = lexicon("ko")
+    found: list[int] = []
+    for index in range(hit.last, min(len(tokens), hit.last + 8)):
+        token = tokens[index]
+        if token.tag in ("EF", "SF", "EC") and token.form not in ("지", "지는", "진"):
+            break
+        if (
+            token.lemma in words.absence
+            or (token.tag == "MAG" and token.form in ("안", "못"))
+            or (token.tag == "VX" and token.lemma in ("않다", "못하다"))
+            or token.tag == "VCN"
+        ):
+            found.append(index)
+        elif found and token.tag in ("NNG", "NNP"):
+            break
+    return tuple(found)
+
+
 def negation_korean(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
     """The morphemes that negate an opinion: 안/못 before it; -지 않다, -ㄹ 수 없다, 이/가 없다."""
+    if hit.presence:
+        return _absence(tokens, hit)
     found: list[int] = []
     for index in range(hit.first - 1, max(-1, hit.first - 3), -1):
         token = tokens[index]

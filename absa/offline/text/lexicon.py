@@ -21,6 +21,12 @@ class Lexicon:
     phrases: Mapping[str, tuple[Phrase, ...]]
     #: Words whose score depends on the noun they speak of: word -> noun -> score.
     context: Mapping[str, Mapping[str, float]]
+    #: Nouns (word sequences by their first word) that are good or bad by being there.
+    presence: Mapping[str, tuple[Phrase, ...]]
+    #: Verbs that say that something is absent or gets less.
+    absence: frozenset[str]
+    #: Spellings of haste and what they stand for, of the same length.
+    spellings: Mapping[str, str]
     #: How often (0..1) a word, where it occurs, is part of an aspect term.
     aspect_words: Mapping[str, float]
     emotions: Mapping[str, float]
@@ -50,6 +56,9 @@ def parse(raw: Mapping[str, Any]) -> Lexicon:
         opinions=raw["opinions"],
         phrases=_phrases(raw["phrases"]),
         context=raw["context"],
+        presence=_phrases(raw.get("presence", {})),
+        absence=frozenset(raw.get("absence", ())),
+        spellings=raw.get("spellings", {}),
         aspect_words={word: share / 100 for word, share in raw["aspect_words"].items()},
         emotions=raw["emotions"],
         negators=frozenset(raw["negators"]),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
+from absa.nodes.assets import OwnFiles, own_files
 from absa.nodes.morphemes import kiwi
 from absa.offline.stopping import watched_closely
 from absa.offline.text.annotations import Token
 from absa.offline.text.english import EMOTION_RE
+from absa.offline.text.lexicon import lexicon
 
 #: Kiwi searches a lattice whose cost grows with the length of an unbroken run.
 _PIECE = 160
@@ -49,6 +52,7 @@ def tokenize(text: str) -> list[Token]:
     # Same length, so offsets hold: what Kiwi cannot take becomes a space.
     safe = _UNSAFE.sub(" ", text)
     safe = _RUN.sub(lambda match: match[1] * 8 + " " * (len(match[0]) - 8), safe)
+    safe = _spelled(safe)
     emotions = {match.start(): match.end() for match in EMOTION_RE.finditer(safe)}
     if emotions:
         safe = EMOTION_RE.sub(lambda match: " " * len(match.group()), safe)
@@ -74,6 +78,17 @@ def tokenize(text: str) -> list[Token]:
             )
     tokens.sort(key=lambda token: token.start)
     return _join_prefixes(tokens)
+
+
+@cache
+def _misspelt(files: OwnFiles) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, lexicon("ko").spellings)) or "(?!)")
+
+
+def _spelled(text: str) -> str:
+    """A text with spellings of haste replaced by their right ones, which are as long."""
+    spellings = lexicon("ko").spellings
+    return _misspelt(own_files()).sub(lambda match: spellings[match[0]], text)
 
 
 def _join_prefixes(tokens: list[Token]) -> list[Token]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from absa.offline.text import english
 from absa.offline.text.annotations import Token
-from absa.offline.text.lexicon import Lexicon, lexicon
+from absa.offline.text.lexicon import Lexicon, Phrase, lexicon
 
-_CONTENT = frozenset({"NNG", "NNP", "XR", "VA", "VV", "MAG", "IC", "SL", "VCN", "MM", "NNB", "SN"})
+#: Korean morphemes that carry meaning; phrases of the lexicon are made of them.
+CONTENT = frozenset({"NNG", "NNP", "XR", "VA", "VV", "MAG", "IC", "SL", "VCN", "MM", "NNB", "SN"})
 _NOUNS = frozenset({"NNG", "NNP", "SL", "XR"})
+#: Korean adverbs that blame by themselves and weaken where a negation follows.
+_WITH_NEGATION = frozenset({"별로", "그다지", "그닥", "굳이"})
+#: The score of what is only wished for.
+_WISHED = -0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +26,18 @@ class Hit:
     last: int
     score: float
     weak: bool = False
+    #: A noun that is bad by being there.
+    presence: bool = False
 
 
 def _phrase_at(lemmas: Sequence[str], position: int, lexicon_: Lexicon) -> tuple[int, float] | None:
-    for words, score in lexicon_.phrases.get(lemmas[position], ()):
+    return _phrase_of(lexicon_.phrases, lemmas, position)
+
+
+def _phrase_of(
+    phrases: Mapping[str, Sequence[Phrase]], lemmas: Sequence[str], position: int
+) -> tuple[int, float] | None:
+    for words, score in phrases.get(lemmas[position], ()):
         size = len(words)
         if tuple(lemmas[position : position + size]) == words:
             return size, score
@@ -108,7 +121,7 @@ def find_english(tokens: Sequence[Token]) -> list[Hit]:
 def find_korean(tokens: Sequence[Token]) -> list[Hit]:
     """Lexicon hits in Korean morphemes; phrases skip over particles and endings."""
     words, foreign = lexicon("ko"), lexicon("en")
-    content = [i for i, token in enumerate(tokens) if token.tag in _CONTENT]
+    content = [i for i, token in enumerate(tokens) if token.tag in CONTENT]
     lemmas = [tokens[i].lemma for i in content]
     hits: list[Hit] = [
         Hit(i, i + 1, score, weak=True)
@@ -131,14 +144,54 @@ def find_korean(tokens: Sequence[Token]) -> list[Hit]:
         token = tokens[index]
         score = 0.0
         if token.lemma in words.context:
-            score = _nearby_noun(tokens, index, dict(words.context[token.lemma]), _NOUNS)
-        if not score:
+            options = words.context[token.lemma]
+            score = _nearby_noun(tokens, index, dict(options), _NOUNS) or options.get("*", 0.0)
+        if not score and not _litotes(tokens, index):
             score = korean_score(token.lemma, words)
+        if score > 0 and _wished(tokens, index):
+            score = _WISHED
         if not score and token.tag == "SL":
             score = english_score(token.lemma.lower(), foreign)
         if score:
             boost = words.intensifiers.get(lemmas[position - 1], 1.0) if position else 1.0
             hits.append(Hit(index, index + 1, max(-1.0, min(1.0, score * boost))))
         position += 1
+    taken = {index for hit in hits for index in range(hit.first, hit.last)}
+    hits += [hit for hit in _present(tokens, words) if taken.isdisjoint(range(hit.first, hit.last))]
     hits.sort(key=lambda hit: hit.first)
+    return hits
+
+
+def _litotes(tokens: Sequence[Token], index: int) -> bool:
+    """Whether an adverb of degree goes with a negation: 별로 없다, 그다지 안 무겁다."""
+    if tokens[index].tag != "MAG" or tokens[index].lemma not in _WITH_NEGATION:
+        return False
+    return any(
+        token.lemma in ("없다", "않다", "못하다", "안", "못", "아니다")
+        for token in tokens[index + 1 : index + 6]
+    )
+
+
+def _wished(tokens: Sequence[Token], index: int) -> bool:
+    """Whether something is only wished for: 있으면 좋겠다, 빨랐으면 좋을 텐데."""
+    before, after = tokens[max(0, index - 1)], tokens[index + 1 : index + 2]
+    return (
+        tokens[index].lemma == "좋다"
+        and before.tag == "EC"
+        and before.form.endswith("면")
+        and any(token.form in ("겠", "ᆯ", "을") for token in after)
+    )
+
+
+def _present(tokens: Sequence[Token], words: Lexicon) -> list[Hit]:
+    """Nouns that are bad by being there, or good by being absent: 소음, 소음 없음, 설명 없음."""
+    hits = []
+    lemmas = [token.lemma for token in tokens]
+    for index in range(len(tokens)):
+        phrase = _phrase_of(words.presence, lemmas, index)
+        if phrase is None:
+            continue
+        size, score = phrase
+        if score < 0:
+            hits.append(Hit(index, index + size, score, presence=True))
     return hits

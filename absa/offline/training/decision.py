@@ -9,6 +9,7 @@ from itertools import compress
 from absa.nodes.language import language
 from absa.offline.models.decision import Candidacy, Decision, candidacies, evidence_of
 from absa.offline.models.polarity_model import PolarityModel
+from absa.offline.models.readers import Readers
 from absa.offline.models.tagger import Tagger
 from absa.offline.text.annotations import View
 from absa.offline.text.noun_phrases import find_noun_phrases
@@ -34,11 +35,15 @@ class Judged:
 
 
 def judged(
-    view: View, named: Sequence[GoldAspect], tagger: Tagger, polarity: PolarityModel
+    view: View,
+    named: Sequence[GoldAspect],
+    tagger: Tagger,
+    polarity: PolarityModel,
+    reader: Readers | None = None,
 ) -> Judged:
     """Let the models speak about a labelled text."""
     key = language(view.lang).key
-    found = candidacies(view, tagger, polarity, find_noun_phrases(view))
+    found = candidacies(view, tagger, polarity, find_noun_phrases(view), reader)
     said = ((key(view.text[made.start : made.end]), made) for made in found)
     gold = frozenset((key(a.term), a.polarity) for a in named if a.term and not a.implicit)
     return Judged(tuple(said), gold)

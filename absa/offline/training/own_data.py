@@ -14,6 +14,7 @@ from absa.offline.models import loading
 from absa.offline.models.features import features
 from absa.offline.models.loading import LANGUAGES, LanguageModels, Models
 from absa.offline.models.polarity_model import PolarityModel
+from absa.offline.models.readers import Readers
 from absa.offline.models.tagger import Tagger
 from absa.offline.text.annotations import View
 from absa.offline.text.views import view_of
@@ -143,7 +144,7 @@ def _train_language(
             f"{lang}: trial {fold + 1} of {_FOLDS}",
         )
         unseen = [case for case, own in zip(cases, folds, strict=True) if own == fold]
-        judged += _judged(unseen, Tagger(content, base.tagger), polarity)
+        judged += _judged(unseen, Tagger(content, base.tagger), polarity, base.readers)
     domains = {case.sample.domain for case in cases if case.sample.domain}
     decided = decision.fit(judged, domains, domains, stacked=True)
     content, polarity = fit(range(len(cases)), f"{lang}: all texts")
@@ -160,10 +161,13 @@ def _fit_tagger(
 
 
 def _judged(
-    cases: Sequence[Case], parts_tagger: Tagger, parts_polarity: PolarityModel
+    cases: Sequence[Case],
+    parts_tagger: Tagger,
+    parts_polarity: PolarityModel,
+    readers: Readers | None,
 ) -> list[Judged]:
     return [
-        decision.judged(case.view, case.sample.aspects or (), parts_tagger, parts_polarity)
+        decision.judged(case.view, case.sample.aspects or (), parts_tagger, parts_polarity, readers)
         for case in cases
     ]
 

@@ -1,0 +1,78 @@
+"""Texts in a language that the embedded analyser does not read.
+
+A guess by script and by the most frequent words; a text that could be Korean or English is taken
+for one of them, so that a short or mixed text is read rather than refused.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache, lru_cache
+
+from absa.nodes.assets import OwnFiles, read_json, using
+
+_NAMES = {
+    "CJK": "Chinese",
+    "HIRAGANA": "Japanese",
+    "KATAKANA": "Japanese",
+    "CYRILLIC": "a language in Cyrillic script",
+    "ARABIC": "a language in Arabic script",
+    "HEBREW": "Hebrew",
+    "GREEK": "Greek",
+    "THAI": "Thai",
+    "DEVANAGARI": "a language in Devanagari script",
+    "BENGALI": "Bengali",
+    "TAMIL": "Tamil",
+    "GEORGIAN": "Georgian",
+    "ARMENIAN": "Armenian",
+}
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+#: So many frequent words of another language, and so many more than English ones, tell it.
+_FEWEST, _LEAD = 3, 2
+_LETTERS = 400
+
+
+@lru_cache(maxsize=512)
+def other_language(text: str, lang: str | None = None) -> str | None:
+    """The name of the language of a text if it is neither Korean nor English, else None.
+
+    `lang` is what the user says, if anything.
+    """
+    code = re.split(r"[-_]", lang.strip().lower())[0] if lang else ""
+    by_script = _by_script(text)
+    if by_script or code == "ko":
+        return by_script
+    # English is also what a text without Hangul is taken for.
+    return _by_words(text) if code in ("", "en", "und") else f"the language {code!r}"
+
+
+def _by_script(text: str) -> str | None:
+    counts: dict[str, int] = {}
+    letters = [char for char in text if char.isalpha()][:_LETTERS]
+    for char in letters:
+        script = unicodedata.name(char, "?").split()[0]
+        counts[script] = counts.get(script, 0) + 1
+    read = counts.get("LATIN", 0) + counts.get("HANGUL", 0)
+    other = {script: count for script, count in counts.items() if script in _NAMES}
+    # A Japanese sentence has Chinese characters as well.
+    kana = other.get("HIRAGANA", 0) + other.get("KATAKANA", 0)
+    if sum(other.values()) <= read:
+        return None
+    return "Japanese" if kana else _NAMES[max(other, key=lambda script: other[script])]
+
+
+@cache
+def _lists() -> dict[str, frozenset[str]]:
+    """Frequent words of languages."""
+    with using(OwnFiles()):
+        raw = read_json("patterns/other_languages.json")
+    return {name: frozenset(words.split()) for name, words in raw.items() if name[0] != "_"}
+
+
+def _by_words(text: str) -> str | None:
+    words = [word.lower() for word in _WORD.findall(text[:2000])]
+    hits = {name: sum(word in known for word in words) for name, known in _lists().items()}
+    english = hits.pop("English")
+    best = max(hits, key=lambda name: hits[name])
+    return best if hits[best] >= max(_FEWEST, english + _LEAD) else None
