@@ -53,6 +53,8 @@ SAMPLES = [
 
 Json = dict[str, Any]
 Open = Callable[..., Page]
+# Other tests may run at the same time.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")
