@@ -81,6 +81,8 @@ def as_demo(sample: Sample) -> dict[str, Any]:
         "aspects": [
             {
                 "aspect_term": aspect.term,
+                # Shown only where a category set is in force.
+                **({"category": aspect.category} if aspect.category else {}),
                 "polarity": aspect.polarity,
                 **({"evidence": aspect.opinion} if aspect.opinion else {}),
             }

@@ -91,6 +91,8 @@ class Agent(Generic[A]):
             inputs["categories"] = categories.names
             section = "sections/categories_debate" if answer.in_debate else "sections/categories"
             system = f"{system}\n\n{category_section(section, categories, state['lang'])}"
+        else:
+            inputs["demos"] = without_categories(state["demos"])
         user = render(inputs)
         turn = self.turn(state) if self.writes else _calls_of(self.role, state)
         return Ask(
@@ -255,6 +257,22 @@ def _shown(value: Any, *, by_term: bool = False, unshown: frozenset[str] = _UNSH
     if kind not in _CONTAINERS:
         return value
     return [_shown(p, unshown=unshown) if type(p) in _CONTAINERS else p for p in value]
+
+
+def without_categories(demos: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Solved examples as agents see them where no category set is in force."""
+    return [
+        {
+            **demo,
+            "aspects": [
+                {name: value for name, value in aspect.items() if name != "category"}
+                for aspect in demo["aspects"]
+            ],
+        }
+        if any("category" in aspect for aspect in demo.get("aspects", ()))
+        else dict(demo)
+        for demo in demos
+    ]
 
 
 def category_section(section: str, categories: CategorySet, lang: str) -> str:

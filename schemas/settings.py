@@ -673,7 +673,7 @@ class Settings(_Section):
         if not isinstance(value, Mapping) or "categories" not in value:
             return value
         pipeline = value.get("pipeline", {})
-        if not isinstance(pipeline, Mapping) or "categories" in pipeline:
+        if not isinstance(pipeline, Mapping) or pipeline.get("categories") is not None:
             return value
         rest = {key: part for key, part in value.items() if key != "categories"}
         return {**rest, "pipeline": {**pipeline, "categories": value["categories"]}}

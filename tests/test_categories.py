@@ -241,6 +241,8 @@ def test_settings_take_a_list_a_shipped_set_or_that_of_the_data() -> None:
     assert (
         load_settings(overrides={"pipeline.categories": "hotels"}).pipeline.categories == "hotels"
     )
+    on_top = load_settings("default", overrides={"categories": "hotels"})
+    assert on_top.pipeline.categories == "hotels"
     for wrong in ("hotel", (), ("a", "A")):
         with pytest.raises(ValidationError):
             PipelineSettings(categories=wrong)
@@ -256,3 +258,13 @@ def test_every_shipped_category_has_a_korean_and_an_english_gloss(name: str) -> 
         glosses = found.glosses(lang)
         assert glosses.keys() == set(found.names) and all(glosses.values())
     assert len(found.names) >= 12
+
+
+def test_solved_examples_show_categories_only_with_a_set() -> None:
+    demo = {"review": "x", "aspects": [item("soup", "food quality", "positive")]}
+    for categories, shown in ((None, False), (SET, True)):
+        backend = ScriptedBackend({"extract": JOINT})
+        graph = build(pipeline(protocol="single", categories=categories), backend)
+        graph.invoke({"text": TEXT, "lang": "ko", "demos": [demo]})
+        (asked,) = backend.asked
+        assert ("food quality" in asked.user) == shown

@@ -118,3 +118,23 @@ def test_the_report_of_a_run_without_gold_begins_with_what_people_say(
     assert "By product" in html and "Over time, by date" in html
     # Nothing in the page may style itself by an attribute: the page's policy forbids it.
     assert " style=" not in html[html.index("<main") : html.index("</main>")]
+
+
+def test_unreadable_lines_are_named_with_their_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = tmp_path / "broken.jsonl", tmp_path / "run"
+    data.write_text('{"text": "The food was good."}\n{"text": \n', encoding="utf-8")
+    run_cli(["run", str(data), "--out", str(out), "--no-cache"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"unreadable in {data}: line 2: " in said
+    assert str(out / "errors.jsonl") in said
+
+
+def test_a_missing_text_column_names_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "x.csv"
+    data.write_text("meinung,datum\ngut,2025-01-01\n", encoding="utf-8")
+    assert run_cli(["data", str(data)]) != 0
+    assert "--column text=COLUMN" in " ".join(capsys.readouterr().err.split())

@@ -93,9 +93,7 @@ def check_columns(source: Source, known: Format) -> None:
         return
     fields = MAPPABLE.get(known.name)
     if fields is None:
-        raise DataError(
-            source.path, f"{known.title} has no named columns.", "Leave the column mapping out."
-        )
+        raise DataError(source.path, f"{known.title} has no named columns.", "Leave --column out.")
     for field in source.columns:
         if field not in fields:
             raise DataError(

@@ -26,7 +26,7 @@ from absa.demos import Demos
 from absa.nodes.categories import from_gold
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.data_file import DataFile
-from absa.runs.directory import MANIFEST
+from absa.runs.directory import ERRORS, MANIFEST
 from absa.runs.identity import differences, identity, versions
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Finished, Journal
@@ -47,6 +47,8 @@ SCRATCH = "scratch.db"
 # Annotated data is evaluated, whether or not it says which split it is.
 UNNAMED_SPLIT = "evaluated"
 _GATHER_S = 0.005
+# Unreadable lines that are named at the end of a run.
+_SHOWN_LINES = 5
 _OF_DASK = ("dask", "distributed", "msgpack")
 
 
@@ -453,7 +455,7 @@ class _Run:
         )
 
     def _notes(self) -> list[str]:
-        notes = [*self._trust_notes]
+        notes = [*self._trust_notes, *self._unreadable()]
         if self._data.has_grown:
             notes.append(
                 f"{self._plan.data} has grown while the run was reading it: the run is about what "
@@ -463,6 +465,18 @@ class _Run:
         if settings.backend.kind == "replay" and (why := wired(settings).only_as_graph):
             notes.append(f"decided by LangGraph, which takes longer than a direct replay: {why}")
         return notes
+
+    def _unreadable(self) -> Iterator[str]:
+        """Which lines of the data could not be read, and why."""
+        if not self._bad_lines:
+            return
+        shown = self._journal.bad_lines(_SHOWN_LINES)
+        lines = "; ".join(f"line {e.get('line', '?')}: {e.get('reason', '?')}" for e in shown)
+        more = (
+            f"; and {self._bad_lines - len(shown):,} more" if self._bad_lines > len(shown) else ""
+        )
+        where = self._plan.out / ERRORS
+        yield f"unreadable in {self._plan.data}: {lines}{more} (all of them: {where})"
 
     def _write_manifest(self) -> None:
         report = self._report()

@@ -235,6 +235,11 @@ class Journal:
         for (text,) in self._db.read(sql):
             yield text
 
+    def bad_lines(self, limit: int) -> list[dict[str, Any]]:
+        """The first lines of the data that could not be read."""
+        found = self._db.read("SELECT error FROM bad_lines ORDER BY number LIMIT ?", limit)
+        return [parse_json(text) for (text,) in found]
+
     def bad_line_count(self) -> int:
         """How many lines of the data could not be read."""
         return self._count("SELECT count(*) FROM bad_lines")

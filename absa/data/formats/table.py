@@ -146,7 +146,7 @@ def _read_header(source: Source, lines: Iterator[Line]) -> Layout:
         raise DataError(
             source.path,
             f"no column is known to hold the text; there are: {_listed(names)}.",
-            "Name it with the column mapping text=COLUMN.",
+            "Name it: --column text=COLUMN.",
         )
     taken = set(cell_of.values())
     extra = {name: place for place, name in enumerate(names) if name and place not in taken}
