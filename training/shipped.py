@@ -79,19 +79,29 @@ def train_network(texts: Texts, path: Path) -> None:
     ).save(path)
 
 
-def fit_decision(data: Path, lang: str, folder: Path) -> None:
-    """Fit the decision of a language to texts that the models have not read."""
+def fit_decision(data: Path, lang: str, folder: Path) -> list[str]:
+    """Fit the decision of a language to texts that the models have not read.
+
+    Where an encoder reads beside the small models, Stage 1, which does not hear it, has a decision
+    of its own. Returns the names of the files.
+    """
     in_making = ModelFolder(folder, trusted=True)
     reader, polarity = loading.tagger(in_making, lang), loading.polarity(in_making, lang)
-    judged = [
-        decision.judged(view, sample.aspects or (), reader, polarity)
-        for sample, view in unseen_texts(data, lang, folder)
-    ]
+    texts = unseen_texts(data, lang, folder)
     named = domains_of(texts_of(data, "dev", NAMED[lang]))
     unnamed = domains_of(texts_of(data, "dev", UNNAMED[lang]))
-    decision.fit(
-        judged, named, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
-    ).save(loading.decision_file(folder, lang))
+    readings = {loading.decision_file(folder, lang): texts}
+    if any(view.encoded for _, view in texts):
+        small = [(sample, replace(view, encoded=None)) for sample, view in texts]
+        readings[loading.stage1_file(folder, lang)] = small
+    for path, views in readings.items():
+        judged = [
+            decision.judged(view, sample.aspects or (), reader, polarity) for sample, view in views
+        ]
+        decision.fit(
+            judged, named, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
+        ).save(path)
+    return [path.name for path in readings]
 
 
 def main() -> None:
@@ -112,8 +122,7 @@ def main() -> None:
             if lang in NETWORKS:
                 train_network(texts, loading.network_file(asked.out, lang))
                 record(asked.out, [loading.network_file(asked.out, lang).name])
-        fit_decision(asked.data, lang, asked.out)
-        record(asked.out, [loading.decision_file(asked.out, lang).name])
+        record(asked.out, fit_decision(asked.data, lang, asked.out))
 
 
 if __name__ == "__main__":

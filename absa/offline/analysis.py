@@ -16,7 +16,7 @@ from absa.offline.models.decision import MOST, candidacies
 from absa.offline.models.judge import by_rules
 from absa.offline.models.loading import LanguageModels, Models
 from absa.offline.models.polarity_model import LABELS
-from absa.offline.second_look import Found, compare
+from absa.offline.second_look import KNOWN_DOMAIN, Found, compare
 from absa.offline.stopping import check
 from absa.offline.text import polarity_rules
 from absa.offline.text.annotations import (
@@ -96,7 +96,8 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         # Stage 1 speaks with the small models alone, the debate with everything there is.
         small, plain = replace(models, decision=models.stage1, stage1=None), _plain(view)
         first, _ = _read(plain, small, given, models.polarity.text(plain))
-    found = compare(first, second)
+    knows_domain = view.domain in models.decision.domains
+    found = compare(first, second, KNOWN_DOMAIN if knows_domain and first is not second else None)
     return Analysis(
         text=view.text,
         lang=view.lang,
@@ -110,7 +111,7 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         mood=mood,
         label=label_of(view, second.reported, overall) if shares is None else _likeliest(shares),
         used_negators=view.used_negators,
-        knows_domain=view.domain in models.decision.domains,
+        knows_domain=knows_domain,
     )
 
 

@@ -20,18 +20,57 @@ class Found:
     reported: Sequence[Finding]
     reserve: Sequence[Finding] = ()
 
+    @property
+    def parts(self) -> tuple[Sequence[Finding], Sequence[Finding]]:
+        """Both, apart."""
+        return self.reported, self.reserve
+
     def __iter__(self) -> Iterator[Finding]:
         yield from self.reported
         yield from self.reserve
 
 
-def compare(first: Found, second: Found) -> Found:
-    """The findings of Stage 1 with their verdicts, and in reserve what only the second one has."""
+@dataclass(frozen=True)
+class Bars:
+    """From where on the second reading contradicts Stage 1.
+
+    Attributes:
+        add: How likely a tuple must be right to be added.
+        drop: Below which probability a tuple of Stage 1 is dropped.
+        flip: How much likelier than Stage 1's another polarity must be.
+    """
+
+    add: float
+    drop: float
+    flip: float
+
+
+#: Where the tagger knows the domain, Stage 1 is rarely wrong, and it takes more to contradict it;
+#: elsewhere the second reading has the last word.
+KNOWN_DOMAIN = Bars(add=0.45, drop=0.2, flip=0.1)
+
+
+def compare(first: Found, second: Found, bars: Bars | None = None) -> Found:
+    """The findings of Stage 1 with their verdicts, and in reserve what only the second one has.
+
+    Without bars the second reading decides alone.
+    """
     at = {_place(finding): finding for finding in second}
-    standing = {_place(finding) for finding in second.reported}
-    if not standing and first.reported and second.reserve:
-        # Stage 2 does not empty a text: what is likeliest stays.
-        standing = {_place(max(second.reserve, key=lambda f: f.clause_reading.confidence))}
+    reported = {_place(finding) for finding in second.reported}
+    own = {_place(finding) for finding in first.reported}
+
+    def verdict(finding: Finding, other: Finding) -> str | None:
+        place, shares = _place(other), likely(other)
+        probability, polarity = max(zip(shares, LABELS, strict=True))
+        if bars is None:
+            return other.clause_reading.polarity if place in reported else None
+        if place not in own:
+            return polarity if place in reported and probability >= bars.add else None
+        if probability < bars.drop:
+            return None
+        stated = finding.clause_reading.polarity
+        flips = probability - shares[LABELS.index(stated)] >= bars.flip
+        return polarity if flips else stated
 
     def judged(finding: Finding) -> Finding:
         other = at.get(_place(finding))
@@ -42,15 +81,22 @@ def compare(first: Found, second: Found) -> Found:
             nearest_reading=other.nearest_reading,
             second_reading=other.clause_reading,
             likely=likely(other),
-            verdict=other.clause_reading.polarity if _place(other) in standing else None,
+            verdict=verdict(finding, other),
         )
 
-    own = {_place(finding) for finding in first.reported}
     others = {**{_place(finding): finding for finding in first.reserve}, **at}
-    return Found(
+    found = Found(
         [judged(finding) for finding in first.reported],
         [judged(others[place]) for place in sorted(others) if place not in own],
     )
+    if first.reported and not any(finding.verdict for finding in found):
+        # Stage 2 does not empty a text: what is likeliest stays.
+        best = max(found, key=lambda finding: max(finding.likely))
+        if max(best.likely):
+            word = max(zip(best.likely, LABELS, strict=True))[1]
+            kept = replace(best, verdict=word)
+            return Found(*([kept if f is best else f for f in part] for part in found.parts))
+    return found
 
 
 def likely(finding: Finding) -> Probabilities:
