@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from absa.offline.models import loading
+from absa.offline.models.decision import OTHER
 from absa.offline.models.features import features
 from absa.offline.models.folder import ModelFolder, record
 from absa.offline.text.annotations import View
@@ -90,16 +91,18 @@ def fit_decision(data: Path, lang: str, folder: Path) -> list[str]:
     texts = unseen_texts(data, lang, folder)
     named = domains_of(texts_of(data, "dev", NAMED[lang]))
     unnamed = domains_of(texts_of(data, "dev", UNNAMED[lang]))
+    domains = named | ({OTHER} if lang in EVERYDAY else set())
     readings = {loading.decision_file(folder, lang): texts}
     if any(view.encoded for _, view in texts):
         small = [(sample, replace(view, encoded=None)) for sample, view in texts]
         readings[loading.stage1_file(folder, lang)] = small
     for path, views in readings.items():
         judged = [
-            decision.judged(view, sample.aspects or (), reader, polarity) for sample, view in views
+            decision.judged(view, sample.aspects or (), reader, polarity, domains=named)
+            for sample, view in views
         ]
         decision.fit(
-            judged, named, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
+            judged, domains, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
         ).save(path)
     return [path.name for path in readings]
 

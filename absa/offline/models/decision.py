@@ -32,6 +32,8 @@ _READ = 5
 #: The probability of a noun phrase that the tagger does not see, and how likely it must be a term.
 _UNTAGGED = 0.02
 _TERMNESS = 0.15
+#: Stands among a decision's domains for all others, where it was fitted to texts of such.
+OTHER = ""
 #: A text has no more aspects than this.
 MOST = 100
 
@@ -205,6 +207,7 @@ def evidence_of(
     And how often a candidate of its rank, of the rules, of its domain is right; where the domain
     is not known, it is a little of each.
     """
+    place = made.domain if made.domain in domains else OTHER
     span, judged = _logit(made.candidate.probability), _logit(made.candidate.judged)
     facts = [span, _logit(likely), judged, made.others, 1.0]
     nothing = [0.0] * len(facts)
@@ -213,10 +216,7 @@ def evidence_of(
         made.rule,
         float(made.rule > 0),
         *(float(made.rank == rank) for rank in _RANKS),
-        *(
-            float(made.domain == domain) if made.domain in domains else 1 / len(domains)
-            for domain in domains
-        ),
+        *(float(place == domain) if place in domains else 1 / len(domains) for domain in domains),
         *_read(made, polarity),
     ]
 

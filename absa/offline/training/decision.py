@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -11,7 +12,8 @@ from absa.offline.models.decision import Candidacy, Decision, candidacies, evide
 from absa.offline.models.polarity_model import PolarityModel
 from absa.offline.models.readers import Readers
 from absa.offline.models.tagger import Tagger
-from absa.offline.text.annotations import View
+from absa.offline.text import polarity_rules
+from absa.offline.text.annotations import Aspect, View
 from absa.offline.text.noun_phrases import find_noun_phrases
 from absa.schemas.sample import GoldAspect
 
@@ -40,13 +42,40 @@ def judged(
     tagger: Tagger,
     polarity: PolarityModel,
     reader: Readers | None = None,
+    domains: Collection[str] | None = None,
 ) -> Judged:
-    """Let the models speak about a labelled text."""
+    """Let the models speak about a labelled text.
+
+    In a text of none of the `domains` the rules' reading is added, as when the text is analysed.
+    """
     key = language(view.lang).key
     found = candidacies(view, tagger, polarity, find_noun_phrases(view), reader)
+    if domains is not None and reader is None and view.domain not in domains:
+        found = _backed(view, found)
     said = ((key(view.text[made.start : made.end]), made) for made in found)
     gold = frozenset((key(a.term), a.polarity) for a in named if a.term and not a.implicit)
     return Judged(tuple(said), gold)
+
+
+def _backed(view: View, found: Sequence[Candidacy]) -> list[Candidacy]:
+    firsts = [clause.first for clause in view.clauses]
+    aspects = [
+        Aspect(
+            view.text[each.start : each.end],
+            each.start,
+            each.end,
+            each.candidate.first,
+            each.candidate.last,
+            bisect_right(firsts, each.candidate.first) - 1,
+            each.candidate.probability,
+        )
+        for each in found
+    ]
+    readings = polarity_rules.ruled(view, aspects)
+    return [
+        replace(each, said=polarity_rules.backed(each.said, clause))
+        for each, (clause, _) in zip(found, readings, strict=True)
+    ]
 
 
 def fit(
