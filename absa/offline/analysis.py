@@ -20,7 +20,10 @@ from absa.offline.second_look import KNOWN_DOMAIN, Found, compare
 from absa.offline.stopping import check
 from absa.offline.text import polarity_rules
 from absa.offline.text.annotations import (
+    MIXED,
+    NEGATIVE,
     NEUTRAL,
+    POSITIVE,
     Analysis,
     Aspect,
     Finding,
@@ -45,6 +48,8 @@ _RULE_TRUST = 0.8
 #: How sure a judgement of nothing named must be where the tagger knows the domain: its silence
 #: speaks against there being one.
 _UNNAMED = 0.8
+#: How sure the label is at the least where the text reads the opposite of all its aspects.
+_LEAST_SURE = 0.3
 #: How sure a judgement must be to be reported without a name.
 _LEAST_UNNAMED = 0.5
 #: From this probability of an unnamed judgement on, none of the doubtful aspects is what it judges.
@@ -109,7 +114,9 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         reserve=tuple(found.reserve),
         overall=overall,
         mood=mood,
-        label=label_of(view, second.reported, overall) if shares is None else _likeliest(shares),
+        label=label_of(view, second.reported, overall)
+        if shares is None
+        else _read_label(shares, second),
         used_negators=view.used_negators,
         knows_domain=knows_domain,
     )
@@ -132,9 +139,14 @@ def _mood(shares: Sequence[float]) -> Probabilities:
     return positive + mixed / 2, negative + mixed / 2, neutral
 
 
-def _likeliest(shares: Sequence[float]) -> tuple[str, float]:
+def _read_label(shares: Sequence[float], found: Found) -> tuple[str, float]:
+    """The likeliest label; mixed where the text reads the opposite of all its aspects."""
     likely = max(shares)
-    return readers.READ_LABELS[shares.index(likely)], round(likely, 3)
+    label = readers.READ_LABELS[shares.index(likely)]
+    said = {finding.clause_reading.polarity for finding in found.reported} - {NEUTRAL}
+    if label in (POSITIVE, NEGATIVE) and said and label not in said:
+        return MIXED, round(max(_LEAST_SURE, 1.0 - likely), 3)
+    return label, round(likely, 3)
 
 
 def _read(
