@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from absa.config import SettingsError, load_settings
     from absa.graph import Wiring
     from absa.nodes.agent import Agent
+    from absa.notebook import to_frame
     from absa.schemas.errors import BackendError, InputError, WiringError
     from absa.schemas.output import FinalOutput
     from absa.schemas.settings import Settings
@@ -27,6 +28,7 @@ __all__ = [
     "build_graph",
     "checkpoint_serde",
     "load_settings",
+    "to_frame",
     "wiring",
 ]
 
@@ -40,6 +42,7 @@ _HOMES = {
     "wiring": "absa.wired",
     "Wiring": "absa.graph",
     "Agent": "absa.nodes.agent",
+    "to_frame": "absa.notebook",
     "BackendError": "absa.schemas.errors",
     "WiringError": "absa.schemas.errors",
     "InputError": "absa.schemas.errors",

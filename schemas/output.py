@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +30,9 @@ from absa.schemas.records import (
     ValidatorRisk,
 )
 from absa.schemas.sample import Cell
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class OutputModel(BaseModel):
@@ -295,3 +299,37 @@ class FinalOutput(OutputModel):
     # Columns of the data that mean nothing to the analysis: product, date, rating, …
     extra: dict[str, Cell] = Field(default_factory=dict)
     process_trace: tuple[CallRecord, ...] = ()
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """The output as plain values, with lists: `pandas.json_normalize` refuses tuples."""
+        values: dict[str, Any] = _with_lists(super().model_dump(**options))
+        return values
+
+    def __repr__(self) -> str:
+        """One line: the whole output has hundreds."""
+        result = self.final_result
+        aspects = ", ".join(f"{a.name}: {a.polarity}" for a in result.final_aspects)
+        return f"FinalOutput(uid={self.uid!r}, label={result.label!r}, aspects=[{aspects}])"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        html: str = import_module(_NOTEBOOK).html(self)
+        return html
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table with one row for each tuple, see `absa.to_frame`."""
+        return import_module(_NOTEBOOK).to_frame(self)
+
+
+# Imported when it is used, by name: the schemas must not depend on the rest of the package.
+_NOTEBOOK = "absa.notebook"
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_lists(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_lists(member) for member in value]
+    return value

@@ -54,16 +54,21 @@ def judged_texts(run: Path) -> Iterator[Judged]:
         domains = {c.get("uid"): c.get("domain") for c in directory.lines(SCORECARDS)}
     for record in directory.lines(OUTPUTS):
         output = FinalOutput.model_validate(record)
-        yield Judged(
-            uid=output.uid,
-            text=output.text,
-            lang=output.lang,
-            label=output.final_result.label,
-            confidence=output.final_result.confidence,
-            judgements=tuple(_judgements(output)),
-            extra=dict(output.extra),
-            domain=domains.get(output.uid),
-        )
+        yield judged(output, domains.get(output.uid))
+
+
+def judged(output: FinalOutput, domain: str | None = None) -> Judged:
+    """A text with its tuples; the output does not say what kind of thing is reviewed."""
+    return Judged(
+        uid=output.uid,
+        text=output.text,
+        lang=output.lang,
+        label=output.final_result.label,
+        confidence=output.final_result.confidence,
+        judgements=tuple(_judgements(output)),
+        extra=dict(output.extra),
+        domain=domain,
+    )
 
 
 def _judgements(output: FinalOutput) -> Iterator[Judgement]:

@@ -1,0 +1,132 @@
+"""Results in a notebook: HTML for one, a pandas table for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absa import outcome
+from absa.export.texts import Judged, judged, judged_texts
+from absa.export.writers import COLUMNS, rows
+from absa.nodes.text import locate
+from absa.report.markup import Markup, el, join
+from absa.schemas.errors import InputError
+from absa.schemas.output import FinalOutput
+from absa.schemas.settings import OverrideSettings
+
+if TYPE_CHECKING:
+    import pandas
+
+# Half transparent, so that they can be read on a light and on a dark page.
+_TINTS = {
+    "positive": "rgba(46,160,67,.28)",
+    "negative": "rgba(229,83,75,.30)",
+    "neutral": "rgba(130,140,150,.28)",
+    "mixed": "rgba(200,150,30,.30)",
+}
+_COLUMNS = ("aspect", "polarity", "category", "evidence", "confidence")
+
+
+def html(output: FinalOutput) -> str:
+    """The text with its aspects and evidence marked, the label, a table and what the debate did.
+
+    Styles are inline and there is no script: a notebook page may drop both.
+    """
+    result = output.final_result
+    lines = [
+        *(("debate", line) for line in outcome.debate(output, OverrideSettings())),
+        *(("reviews", line) for line in outcome.reviews(output)),
+    ]
+    return el(
+        "div",
+        el("p", _marked(output), lang=output.lang, style="font-size:1.15em;line-height:1.7"),
+        el(
+            "p",
+            el("b", result.label),
+            f" ({result.confidence:.2f}): {outcome.label_reason(output)}",
+        ),
+        _table(output) if result.final_aspects else None,
+        *(el("p", el("b", f"{name}: "), line, style="margin:.2em 0") for name, line in lines),
+    )
+
+
+def _marked(output: FinalOutput) -> Markup:
+    """The text: evidence has the colour of its polarity, an aspect is underlined."""
+    text = output.text
+    tints: list[str] = [""] * len(text)
+    is_aspect = [False] * len(text)
+    for aspect in output.final_result.final_aspects:
+        tint = _TINTS.get(aspect.polarity, _TINTS["neutral"])
+        evidence = locate(text, aspect.evidence) if aspect.evidence else None
+        for span in filter(None, (evidence, aspect.span)):
+            for at in range(max(span.start, 0), min(span.end, len(text))):
+                tints[at] = tint
+        if aspect.span:
+            for at in range(max(aspect.span.start, 0), min(aspect.span.end, len(text))):
+                is_aspect[at] = True
+    return join(_pieces(text, tints, is_aspect))
+
+
+def _pieces(text: str, tints: list[str], is_aspect: list[bool]) -> Iterator[object]:
+    places = groupby(range(len(text)), key=lambda at: (tints[at], is_aspect[at]))
+    for (tint, underlined), run in places:
+        piece = "".join(text[at] for at in run)
+        if not tint:
+            yield piece
+            continue
+        line = ";border-bottom:2px solid" if underlined else ""
+        yield el("mark", piece, style=f"background:{tint};color:inherit{line}")
+
+
+def _table(output: FinalOutput) -> Markup:
+    aspects = output.final_result.final_aspects
+    # A column that is empty for all aspects is left out.
+    columns = [c for c in _COLUMNS if c != "category" or any(a.category for a in aspects)]
+    body = []
+    for a in aspects:
+        cells = {
+            "aspect": a.aspect_term or "(unnamed)",
+            "polarity": el("mark", a.polarity, style=_polarity_style(a.polarity)),
+            "category": a.category or "",
+            "evidence": a.evidence or "",
+            "confidence": f"{a.confidence:.2f}",
+        }
+        body.append(el("tr", [el("td", cells[c], style="text-align:left") for c in columns]))
+    head = el("tr", [el("th", c, style="text-align:left") for c in columns])
+    return el("table", el("thead", head), el("tbody", body))
+
+
+def _polarity_style(polarity: str) -> str:
+    tint = _TINTS.get(polarity, _TINTS["neutral"])
+    return f"background:{tint};color:inherit;padding:0 .3em"
+
+
+def to_frame(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> pandas.DataFrame:
+    """A pandas table of one output, of several, or of a run directory.
+
+    One row for each tuple; a text without any has one row without an aspect. The columns are those
+    of `absa export --to csv`: uid, text, lang, domain, label, term, from, to, polarity, category,
+    opinion, evidence, confidence, implicit, then the columns of the data.
+
+    Raises:
+        InputError: pandas is not installed.
+        NoRun: The path is not a run directory, or the run has no results.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_frame needs the package pandas: pip install pandas") from None
+    # Rows before the columns: a column of the data may come late.
+    lines = list(rows(_texts(results)))
+    columns = dict.fromkeys([*COLUMNS, *(name for line in lines for name in line)])
+    return pandas.DataFrame.from_records(lines, columns=list(columns))
+
+
+def _texts(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> Iterator[Judged]:
+    if isinstance(results, FinalOutput):
+        return iter([judged(results)])
+    if isinstance(results, Path | str):
+        return judged_texts(Path(results))
+    return map(judged, results)
