@@ -50,9 +50,9 @@ from absa.schemas.state import State
 CELL = re.compile(r"(?P<data>.+?)\.(?P<model>.+)\.k(?P<demos>\d+)\.jsonl(\.gz)?")
 PIPELINE = PipelineSettings(protocol="selective")
 SHIPPED = PIPELINE.selective
-FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
-THRESHOLDS = (0.35, 0.4, 0.45, 0.5)
-ALONE_BELOW = (0.0, 0.6)
+FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0)
+THRESHOLDS = (0.35, 0.4, 0.45)
+ALONE_BELOW = (0.0, 0.7)
 
 Counts = NDArray[np.float64]
 """Right, predicted and gold tuples; per text, or summed."""

@@ -487,7 +487,7 @@ class SelectiveSettings(_Section):
     sample: Examples = 30
     """On how many texts of each language and domain a run measures whether the model is too weak;
     0: it does not."""
-    alone_below: Confidence = 0.6
+    alone_below: Confidence = 0.7
     """If the model's estimated F1 is below this share of the analyser's, the analyser decides alone
     and the model is called only once."""
 

@@ -55,7 +55,7 @@ def train(
         typer.Option(
             min=0,
             max=1,
-            help="Leave out texts of --from-run with a less certain tuple (0 to 1). Default: 0.6.",
+            help="Leave out texts of --from-run with a less certain tuple (0 to 1). Default: 0.7.",
         ),
     ] = None,
     dev: Annotated[

@@ -27,7 +27,7 @@ from absa.schemas.answers import ExtractAnswer, read_answer
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect, Sample
 
-MIN_CERTAINTY = 0.6
+MIN_CERTAINTY = 0.7
 
 
 @dataclass(frozen=True)
