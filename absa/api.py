@@ -32,22 +32,22 @@ def build_graph(
     store: BaseStore | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
 ) -> Graph:
-    """The compiled LangGraph graph of the settings.
+    """Build the compiled LangGraph graph of the settings.
 
     `graph.invoke({"text": ...})["output"]` is a `FinalOutput`; `ainvoke`, `stream`, `astream` and
-    `batch` work too. What the settings switch off is not in the graph. Another `backend` than the
-    settings' own may answer for the agents, and another `store` keep what they remember. A graph
-    that asks a person (`pipeline.human_review`) needs a `checkpointer` to wait for the answer.
+    `batch` work too. Parts that the settings switch off are not in the graph. `backend` and `store`
+    replace those of the settings. A graph that asks a person (`pipeline.human_review`) needs a
+    `checkpointer` to wait for the answer.
     """
     wiring = wired(settings or load_settings())
     return wiring.compile(backend=backend, store=store, checkpointer=checkpointer)
 
 
 def checkpoint_serde() -> JsonPlusSerializer:
-    """A serialiser for checkpointers that reads back the types of this state, and no others.
+    """A serialiser for checkpointers that deserialises only the types of this state.
 
     `SqliteSaver(connection, serde=checkpoint_serde())`. LangGraph's default reads any type, warns,
-    and will refuse them in a later version.
+    and will reject unknown types in a later version.
     """
     members = [member for module in _STATE_MODULES for member in vars(module).values()]
     models = {m for m in members if isinstance(m, type) and issubclass(m, BaseModel)}
@@ -58,30 +58,30 @@ _STATE_MODULES = (answers, human, memory, output, records)
 
 
 class _Serializer(JsonPlusSerializer):
-    """Refuses what was saved when these modules were not yet part of `absa`.
+    """Rejects threads from versions in which these modules were not yet part of `absa`.
 
-    LangGraph stores a model as a MessagePack list of four, its module's name first, and would hand
-    out a plain dict for a model whose module it does not find.
+    LangGraph stores a model as a MessagePack list of four that begins with the module's name. For a
+    module that it does not find, it would return a plain dict.
     """
 
     _OLD_NAMES = tuple(module.__name__.removeprefix("absa.") for module in _STATE_MODULES)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """What was saved, as objects."""
+        """Deserialise saved objects."""
         for name in self._OLD_NAMES:
             if bytes([0x94, 0xA0 + len(name), *name.encode()]) in data[1]:
                 raise InputError(
                     f"this thread was saved by an older version (its types are in {name}, now "
-                    f"absa.{name}): finish it with that version, or start it again with its text"
+                    f"absa.{name}): finish it with that version, or analyse its text again"
                 )
         return super().loads_typed(data)
 
 
 class TextAnalyser:
-    """The graph of the settings, with their demos and their auxiliary classifier."""
+    """The graph of the settings, with the demos and the auxiliary classifier."""
 
     def __init__(self, settings: Settings, backend: Backend | None = None) -> None:
-        """Compile the graph; another `backend` than the settings' own may answer."""
+        """Compile the graph; `backend` replaces that of the settings."""
         self._settings = settings
         self.graph = build_graph(settings, backend=backend)
 
@@ -98,7 +98,7 @@ class TextAnalyser:
         return self._finished((await self.graph.ainvoke(self.input(text, **fields)))["output"])
 
     def input(self, text: str, **fields: Any) -> dict[str, Any]:
-        """What the graph is given for a text."""
+        """The input of the graph for a text."""
         demos = self._demos.for_text(text) if self._settings.demos.k else []
         return graph_input(text, demos=demos, **fields)
 
@@ -113,7 +113,7 @@ def _analyser_for(settings_json: str, own_files: str) -> TextAnalyser:
 
 
 def _analyser(settings: Settings | None) -> TextAnalyser:
-    """Graphs are kept: the settings' text is the key, since personas make them unhashable."""
+    """Cache graphs by the JSON of their settings, because settings are not hashable."""
     chosen = settings or load_settings()
     return _analyser_for(chosen.model_dump_json(), repr(read_own_files(chosen)))
 
@@ -129,7 +129,7 @@ def analyze(
 ) -> FinalOutput:
     """Analyse one text with the given settings (default: the debate, offline).
 
-    With `given_aspects` these terms are judged, and no others are searched for.
+    With `given_aspects`, only these terms are judged and no others are extracted.
     """
     return _analyser(settings).analyze(
         text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects

@@ -1,9 +1,9 @@
-"""An auxiliary Hugging Face text classifier, asked after the graph and seen by no agent.
+"""An auxiliary Hugging Face text classifier. It runs after the graph; agents do not see it.
 
-A checkpoint with a label "entailment" is asked zero-shot, with `aux_hf.candidate_labels`.
+A checkpoint with a label "entailment" is used zero-shot with `aux_hf.candidate_labels`.
 
-Its opinion goes to `aux_signals.hf` and to metrics only: where it disagrees with the result is a
-place to look, never a vote.
+Its label goes only to `aux_signals.hf` and to metrics. A disagreement marks a text worth a look; it
+never changes the result.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from absa.schemas.settings import AuxHfSettings
 
 _STARS = re.compile(r"([1-5])\s*stars?", re.IGNORECASE)
 _BY_STARS = {1: "negative", 2: "negative", 3: "neutral", 4: "positive", 5: "positive"}
-# What a text classifier can read at most; a longer review is judged by its beginning.
+# The maximum input of a text classifier. Of a longer text it reads only the beginning.
 _MAX_TOKENS = 512
 _ZERO_SHOT = "zero-shot-classification"
 
 
 def with_signal(output: FinalOutput, settings: AuxHfSettings) -> FinalOutput:
-    """The output with the classifier's opinion beside it."""
+    """Add the classifier's label to the output."""
     assert settings.checkpoint is not None, "the settings ask for a checkpoint"
     classifier = _classifier(settings.checkpoint)
     if classifier.task == _ZERO_SHOT:
@@ -53,7 +53,7 @@ def with_signal(output: FinalOutput, settings: AuxHfSettings) -> FinalOutput:
 
 
 def polarity_of(label: str, labels: dict[str, str]) -> str | None:
-    """What a classifier's label means: by the settings, by its stars, or by its name."""
+    """The polarity of a classifier's label: by the settings, its stars, or its name."""
     if label in labels:
         return read(labels[label], LABELS).value
     if stars := _STARS.fullmatch(label.strip()):
@@ -62,7 +62,7 @@ def polarity_of(label: str, labels: dict[str, str]) -> str | None:
 
 
 def disagrees(polarity: str | None, label: str) -> bool | None:
-    """Whether it says something else; unknown where its label means nothing to us."""
+    """Whether the classifier disagrees; None if its label has no known polarity."""
     return None if polarity is None else polarity != label
 
 

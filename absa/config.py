@@ -1,4 +1,4 @@
-"""Reading settings: a YAML file, then overrides, then the override profile; errors with lines."""
+"""Reads settings: a YAML file, then overrides, then the override profile. Errors name the line."""
 
 import difflib
 import json
@@ -27,7 +27,7 @@ ALIASES: Mapping[Key, Key] = {
     ("aux_hf_enabled",): ("aux_hf", "enabled"),
     ("aux_hf_checkpoint",): ("aux_hf", "checkpoint"),
 }
-"""Keys of the source documents (docs/reference/names.md) that are read as one of ours."""
+"""Aliases: keys of the source documents (docs/reference/names.md) and their settings."""
 
 _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|passwd|authorization)$")
 
@@ -46,20 +46,20 @@ _EXPECTED = {
     "less_than_equal": "a number of at most {le:g}",
     "literal_error": "{expected}",
 }
-"""What was expected, by pydantic's error type, in the words of somebody who writes YAML."""
+"""The expected value in words, by pydantic's error type."""
 
 
 _NO_SECRETS = "secrets do not belong in settings; set the environment variable OPENAI_API_KEY"
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used. Wrong use, never worth a retry.
+    """Invalid settings. A usage error that must not be retried.
 
-    `problems` holds one line per problem; the message is these lines.
+    `problems` has one line per problem. The message consists of these lines.
     """
 
     def __init__(self, *problems: str) -> None:
-        """Take the problems, one line each; a key that was typed in a wrong place is hidden."""
+        """Take the problems, one line each. API keys in them are hidden."""
         self.problems = tuple(map(_without_keys, problems))
         super().__init__("\n".join(self.problems))
 
@@ -72,7 +72,7 @@ class _Origin(NamedTuple):
 
     @property
     def is_option(self) -> bool:
-        """Whether it was given by `--set`, and not in a file."""
+        """Whether the value comes from `--set`."""
         return self.source.startswith("--set")
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class _Origin(NamedTuple):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases: they allow endless and exploding files, and no setting needs them."""
+    """YAML without aliases, which settings do not need and which allow exploding files."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -90,7 +90,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-# YAML 1.1 reads 1e-3 as text for want of a dot.
+# YAML 1.1 reads 1e-3 as text because it has no dot.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
@@ -99,17 +99,17 @@ _Loader.add_implicit_resolver(
 def load_settings(
     path: str | Path | None = None, overrides: Mapping[str, object] | None = None
 ) -> Settings:
-    """Read settings from a YAML file and lay overrides over them.
+    """Read settings from a YAML file and apply overrides.
 
     Args:
         path: A YAML file, or the name of a shipped one (`configs/default.yaml`, `default`).
             None takes the defaults.
         overrides: Values by dotted key, such as `{"pipeline.enable_debate": False}`. A mapping
-            is merged into its section, anything else replaces what the file says.
+            is merged into its section. Other values replace those of the file.
 
     Returns:
-        The effective settings: values of `pipeline.debate_override` that are not given come
-        from the profile that `pipeline.override_profile` names.
+        The effective settings. Missing values of `pipeline.debate_override` come from the profile
+        `pipeline.override_profile`.
 
     Raises:
         SettingsError: With all problems found, each with its file and line or its option.
@@ -134,7 +134,7 @@ def parse_override(text: str) -> tuple[str, object]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key:
-        # Only the part before "=" is shown: the rest may be a secret.
+        # Only the part before "=" is shown, because the rest can be a secret.
         raise SettingsError(
             f"--set {key}: expected key=value, for example pipeline.enable_debate=false"
         )
@@ -144,7 +144,7 @@ def parse_override(text: str) -> tuple[str, object]:
 
 
 class _Tree:
-    """A settings tree under construction, and where each of its keys was given."""
+    """A settings tree under construction, with the origin of each key."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -175,7 +175,7 @@ class _Tree:
         self._add_value(parts, value, origin)
 
     def resolve_aliases(self) -> None:
-        """Move what was just given under an alias to its key, over what an earlier source gave."""
+        """Move a new value under an alias to its key, over the value of an earlier source."""
         for alias, key in ALIASES.items():
             origin, given_at = self.origins.pop(alias, None), self.origins.get(key)
             if origin is None:
@@ -189,18 +189,18 @@ class _Tree:
             self._add_value(key, value, origin)
 
     def add_profile(self) -> None:
-        """Fill `pipeline.debate_override` from the chosen profile where nothing was given."""
+        """Fill missing values of `pipeline.debate_override` from the chosen profile."""
         pipeline = self.values.get("pipeline", {})
         name = pipeline.get("override_profile", "t0") if isinstance(pipeline, dict) else None
         if not isinstance(name, str):
-            return  # validate() says what is wrong with it
+            return  # validate() reports the problem
         file = data_dir("configs") / PROFILES_FILE
         origin = _Origin(f"{file} (profile {name})")
         profile = _read_profiles(file).get(name, {})
         self._add_value(("pipeline", "debate_override"), profile, origin, replace=False)
 
     def validate(self) -> Settings:
-        """Give the settings, or raise with everything that is wrong."""
+        """Return the settings, or raise an error with all problems."""
         settings = None
         try:
             settings = Settings.model_validate(self.values)
@@ -213,10 +213,10 @@ class _Tree:
         return settings
 
     def _keys_in(self, settings: Settings) -> list[tuple[_Origin, str]]:
-        """Where a setting holds a key of the environment, whatever that key looks like."""
+        """A problem for each setting that contains an API key of the environment."""
         keys = keys_of_environment(settings.backend)
         return [
-            (self._origin(at), f"{_dotted(at)}: holds the value of {name}; {_NO_SECRETS}")
+            (self._origin(at), f"{_dotted(at)}: contains the value of {name}; {_NO_SECRETS}")
             for at, text in _texts(settings.model_dump(mode="json"))
             for name, key in keys.items()
             if key in text
@@ -229,7 +229,7 @@ class _Tree:
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append((here, f"a key in '{_dotted(at)}' is not plain text"))
                 continue
-            # The key as written: YAML 1.1 would turn a persona called "on" into true.
+            # The raw key: YAML 1.1 would turn a persona called "on" into true.
             key = (*at, key_node.value)
             if key_node.value in first:
                 text = f"(first given on line {first[key_node.value]})"
@@ -261,20 +261,20 @@ class _Tree:
         self.origins[at] = origin
 
     def _section(self, at: Key, origin: _Origin) -> dict[str, Any] | None:
-        """The mapping at a key, made if need be; None where something else must be kept."""
+        """The mapping at a key, created if needed; None if the value there is not a mapping."""
         current = self.values
         for depth, part in enumerate(at, start=1):
             child = current.get(str(part))
             if not isinstance(child, dict):
                 if part in current and _is_section(at[:depth]):
-                    return None  # an ill-typed section: validate() must see and report it
+                    return None  # a section of a wrong type, which validate() reports
                 child = current[str(part)] = {}
                 self.origins[at[:depth]] = origin
             current = child
         return current
 
     def _origin(self, key: Key) -> _Origin:
-        """Where a key was given, or the nearest section around it."""
+        """The origin of a key, or of the nearest section around it."""
         for end in range(len(key), 0, -1):
             if key[:end] in self.origins:
                 return self.origins[key[:end]]
@@ -287,8 +287,8 @@ class _Tree:
             key += tuple(context["key"].split("."))
         origin, name = self._origin(key), _dotted(key)
         if any(_SECRET.search(str(part).lower().replace("-", "_")) for part in key):
-            # Never with the value: it may be the secret.
-            return origin, f"key '{name}' refused: {_NO_SECRETS}"
+            # Without the value, because it can be a secret.
+            return origin, f"key '{name}' is not allowed: {_NO_SECRETS}"
         if kind == "extra_forbidden":
             return origin, f"unknown key '{name}' ({_hint(key)})"
         if kind == "missing":
@@ -305,7 +305,7 @@ class _Tree:
 
 
 def _find(path: Path) -> Path:
-    """The file itself, or the shipped one of that name, so that it works outside a checkout."""
+    """The file, or the shipped one of that name, so that it works outside a checkout."""
     try:
         if path.exists():
             return path
@@ -366,7 +366,7 @@ def _construct(loader: _Loader, node: yaml.Node, origin: _Origin) -> object:
 
 
 def _syntax_error(error: yaml.YAMLError, origin: _Origin) -> SettingsError:
-    # Without PyYAML's own excerpt of the file, which could show a secret.
+    # Without PyYAML's excerpt of the file, which can show a secret.
     details = (getattr(error, name, None) for name in ("context", "problem", "reason"))
     what = ", ".join(detail for detail in details if detail)
     if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError):
@@ -382,13 +382,13 @@ def _at(origin: _Origin, node: yaml.Node) -> _Origin:
 
 
 def _annotation(key: Key) -> Any:
-    """The type that the settings models declare for a key, or None if there is no such key."""
+    """The declared type of a key; None for an unknown key."""
     current: Any = Settings
     for part in key:
         if isinstance(current, type) and issubclass(current, BaseModel):
             field = current.model_fields.get(str(part))
             current = field.annotation if field else None
-        elif get_origin(current) is Mapping:  # entries under names of the user's choice
+        elif get_origin(current) is Mapping:  # entries whose names the user chooses
             current = get_args(current)[1]
         else:
             return None
@@ -417,14 +417,14 @@ def _known_keys(at: Key = ()) -> list[str]:
 
 
 def _hint(key: Key) -> str:
-    """What the writer of an unknown key may have meant."""
+    """A suggestion for an unknown key."""
     siblings = list(_annotation(key[:-1]).model_fields)
     leaf = str(key[-1])
     if "." in leaf and _dotted(key) in _known_keys():
         return "write it as nested keys, one level a line"
     if near := difflib.get_close_matches(leaf, siblings, n=1):
         return f"did you mean '{_dotted((*key[:-1], near[0]))}'?"
-    # A right name in the wrong section, spelt right or nearly so.
+    # The right name, perhaps misspelt, in the wrong section.
     leaves = {known.rpartition(".")[2]: known for known in _known_keys()}
     if near := difflib.get_close_matches(leaf.rpartition(".")[2], leaves, n=1, cutoff=0.8):
         return f"did you mean '{leaves[near[0]]}'?"
@@ -432,7 +432,7 @@ def _hint(key: Key) -> str:
 
 
 def _texts(value: object, at: Key = ()) -> Iterator[tuple[Key, str]]:
-    """All texts of a settings tree, with where they stand."""
+    """All strings of a settings tree with their keys."""
     if isinstance(value, str):
         yield at, value
     elif isinstance(value, Mapping):
@@ -456,7 +456,7 @@ def _dotted(key: Key) -> str:
 
 def _show(value: object) -> str:
     if isinstance(value, Mapping):
-        return f"a mapping ({', '.join(map(str, value))})"  # keys only: a value may be a secret
+        return f"a mapping ({', '.join(map(str, value))})"  # a value can be a secret
     if isinstance(value, str) and may_be_key(value):
         return f"a text of {len(value)} characters"
     text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)

@@ -1,7 +1,7 @@
-"""A SQLite file that many coroutines, threads and processes may write to.
+"""A SQLite file that many coroutines, threads and processes can write to.
 
-Writes go through one thread that puts whatever is waiting into one transaction: a sync per answer
-would be slower than the answers. A write's future is done when it is on the disk.
+One thread writes and groups all waiting writes into one transaction, because a sync per answer
+would be slower than the answers. The future of a write is done when the write is on the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 CHECK_PLACE = "check that there is space and permission"
 _BUSY_S = 60.0
 _BATCH = 500
-# SQLITE_ERROR: our statements are right, so a table or a column is not what they expect.
+# SQLITE_ERROR: the statements are correct, so a table or column of the file is wrong.
 _DAMAGE = (
     *(sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR),
     *(sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH),
@@ -28,12 +28,12 @@ _DAMAGE = (
 
 
 class StorageError(RuntimeError):
-    """A file cannot be read or written. What was acknowledged before is safe."""
+    """A file cannot be read or written. Acknowledged writes are not affected."""
 
     def __init__(self, path: Path, why: object, remedy: str, *, is_final: bool = False) -> None:
         """Name the file, what is wrong, and what to do.
 
-        `is_final`: what the file held is lost, so trying again does not help.
+        `is_final`: the content of the file is lost, so a retry does not help.
         """
         super().__init__(f"{path}: {why}; {remedy}")
         self.path = path
@@ -41,8 +41,8 @@ class StorageError(RuntimeError):
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error of SQLite says that the content of the file is broken."""
-    # The primary code is in the lower byte, whatever the extended one says.
+    """Whether an SQLite error means that the file is damaged."""
+    # The primary code is in the lower byte of the extended code.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
@@ -57,10 +57,10 @@ def _is_busy(error: BaseException) -> bool:
     reraise=True,
 )
 def use_wal(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer share the file.
+    """Switch to WAL mode, so that readers and a writer can share the file.
 
-    SQLite does not wait for its busy timeout here: of two processes that open a new file at once
-    one is told immediately that it is locked.
+    SQLite ignores its busy timeout here: if two processes open a new file at once, one of them
+    immediately gets the error that the file is locked.
     """
     connection.execute("PRAGMA journal_mode=WAL")
 
@@ -81,13 +81,13 @@ class Database:
         gather_s: float = 0.0,
         functions: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
-        """Open or create the file. `if_damaged` tells the user what to do about a broken one.
+        """Open or create the file. `if_damaged` is the remedy in the error for a damaged file.
 
-        `is_final`: a broken one cannot be made again from anything else.
+        `is_final`: a damaged file cannot be rebuilt from other files.
 
-        A write waits `gather_s` for others to share its transaction: one of its own costs ten
-        times the processor time. `functions` of one value may be used in what is written: they
-        are called by the thread that writes, not by the one that asks for it.
+        A write waits `gather_s` seconds for others to share its transaction, because a separate
+        transaction costs ten times the CPU time. `functions` of one value can be used in SQL; the
+        writing thread calls them.
         """
         self.path = path
         self._gather_s = gather_s
@@ -116,14 +116,14 @@ class Database:
         return StorageError(self.path, error, CHECK_PLACE)
 
     def damaged(self, why: object) -> StorageError:
-        """The error of a file whose content cannot be used."""
+        """The error for a damaged file."""
         return StorageError(self.path, why, self._if_damaged, is_final=self._is_final)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, check_same_thread=False)
         self._connections.append(connection)
         use_wal(connection)
-        # FULL syncs each commit: after a power cut nothing that was acknowledged is missing.
+        # FULL syncs each commit, so a power failure loses no acknowledged write.
         connection.execute("PRAGMA synchronous=FULL")
         return connection
 
@@ -134,7 +134,7 @@ class Database:
         return found
 
     def read(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, one after the other."""
+        """Yield the rows of a query."""
         try:
             yield from self._reader().execute(sql, values)
         except sqlite3.Error as error:
@@ -145,17 +145,17 @@ class Database:
         return next(self.read(sql, *values), None)
 
     def write(self, sql: str, *values: Any) -> Future[None]:
-        """Write; the future is done once it is on the disk."""
+        """Write. The future is done when the write is on the disk."""
         pending = _Write(sql, values)
         self._queue.put(pending)
         return pending.done
 
     def flush(self) -> None:
-        """Wait until what is waiting is written."""
+        """Wait until all pending writes are on the disk."""
         self.write("SELECT 1").result()
 
     def close(self) -> None:
-        """Write what is waiting and close."""
+        """Write all pending writes and close."""
         self._queue.put(None)
         self._writer.join()
         self._disconnect()
@@ -176,14 +176,14 @@ class Database:
             self._commit(connection, [write for write in batch if write is not None])
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Write]) -> None:
-        """One transaction for the batch: all of it is on the disk, or none and everyone is told."""
-        # What nobody waits for any more is written all the same.
+        """Commit the batch in one transaction; if it fails, every future of it gets the error."""
+        # A cancelled future does not cancel its write.
         awaited = [write.done for write in batch if write.done.set_running_or_notify_cancel()]
         try:
             with connection:
                 for write in batch:
                     connection.execute(write.sql, write.values)
-        except Exception as error:  # this thread must live: others wait for it
+        except Exception as error:  # this thread must not end, because others wait for it
             known = isinstance(error, sqlite3.Error | OSError)
             for done in awaited:
                 done.set_exception(self._failure(error) if known else error)

@@ -1,7 +1,7 @@
-"""Few-shot demos: labelled examples beside the review, the same for every protocol.
+"""Few-shot demos: labelled examples in the prompt, the same for every protocol.
 
-They come from a file of their own. An example whose text is among the evaluated ones is never used:
-a demo that is the answer would measure the leak.
+They come from a separate file. An example whose text is among the evaluated texts is never used,
+because it would leak its gold.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from absa.schemas.settings import DemoSettings
 
 
 def normalised(text: str) -> str:
-    """What two copies of one text have in common."""
+    """A text without case, spaces and Unicode form, to recognise copies."""
     return "".join(text.split()).lower()
 
 
 class Demos:
-    """Picks examples for a text."""
+    """Chooses examples for a text."""
 
     def __init__(
         self, settings: DemoSettings, *, seed: int = 0, evaluated: Iterable[str] = ()
     ) -> None:
-        """Read the examples; `evaluated` are the texts that must not be among them."""
+        """Read the examples, except those whose text is in `evaluated`."""
         self._k = settings.k
         self._pick = settings.pick
         self._seed = seed
@@ -52,17 +52,17 @@ class Demos:
                 settings.path,
                 f"has {len(self._pool)} usable examples ({self.left_out} are among the evaluated "
                 f"texts), but demos.k is {settings.k}.",
-                "Give another file, or lower demos.k.",
+                "Use another file, or lower demos.k.",
             )
         self._texts = [sample.text for sample in self._pool]
 
     def for_text(self, text: str) -> list[dict[str, Any]]:
-        """The examples for a text, the most similar last: models heed what they read last."""
+        """The examples for a text, the most similar last, because models weigh the end most."""
         if not self._k:
             return []
         own = normalised(text)
         if self._pick == "random":
-            # Seeded by the text, so that the order of a batch does not matter.
+            # Seeded by the text, so that the result does not depend on the order of a batch.
             digest = hashlib.sha256(f"{self._seed}\0{text}".encode()).digest()
             order = random.Random(digest).sample(range(len(self._pool)), len(self._pool))
         else:
@@ -75,7 +75,7 @@ class Demos:
 
 
 def as_demo(sample: Sample) -> dict[str, Any]:
-    """An example as agents see it."""
+    """An example in the form that agents get."""
     return {
         "review": sample.text,
         "aspects": [

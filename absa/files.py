@@ -1,4 +1,4 @@
-"""Writing a file whole: a reader sees the old content or the new one, never a part."""
+"""Atomic file writes: a reader sees the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from absa.database import CHECK_PLACE, StorageError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write the new content of `path` to; it takes its place in the end.
+    """Open a temporary file for the new content of `path`, and rename it at the end.
 
-    A symbolic link stays, and what it points to is replaced. A device or a FIFO is written to: a
-    regular file must not take its place.
+    A symbolic link is kept and its target is replaced. A device or FIFO is written to directly,
+    because a regular file must not replace it.
 
     Raises:
         StorageError: The file cannot be written. The old content is still there.
@@ -43,7 +43,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether something is there that is not a file: a device, a FIFO, a directory."""
+    """Whether the path is a device, a FIFO or a directory."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a graph is given for one text. Python, the command line and batches assemble it here."""
+"""Makes the input of a graph for one text, for Python, the command line and batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def graph_input(
     demos: Sequence[Mapping[str, Any]] = (),
     besides: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The input of a graph; `besides` holds what only some graphs take, where it is known."""
+    """The input of a graph; `besides` has fields that only some graphs accept."""
     return {
         "text": text,
         "uid": uid,

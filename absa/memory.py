@@ -1,4 +1,4 @@
-"""Where episodes are kept: a LangGraph store in this process, in a SQLite file, in PostgreSQL."""
+"""Opens the store of the episodes: in this process, in a SQLite file, or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from absa.schemas.settings import MemorySettings
 
 FILE = "memory.sqlite"
 URL = "ABSA_MEMORY_URL"
-_IF_DAMAGED = "restore it from a copy, or remove it to start with an empty memory"
+_IF_DAMAGED = "restore it from a backup, or delete it to start with an empty memory"
 _PAGE = 1000
-# Seconds to wait for a database.
+# Timeout of a database connection in seconds.
 _PATIENCE = 10
 
 
 @contextmanager
 def open_memory(settings: MemorySettings) -> Iterator[BaseStore | None]:
-    """The store of the settings, None without memory. It is closed in the end.
+    """The store of the settings, None without memory. The context manager closes it.
 
     Raises:
         InputError: It cannot be opened.
@@ -51,7 +51,7 @@ def open_memory(settings: MemorySettings) -> Iterator[BaseStore | None]:
 
 
 class _OfThisProcess(BaseStore):
-    """A store whose connection is opened again in a forked process: two must not share one."""
+    """A store that opens a new connection in a forked process."""
 
     def __init__(self, open_store: Callable[[], AbstractContextManager[BaseStore]]) -> None:
         self._open_store = open_store
@@ -65,7 +65,7 @@ class _OfThisProcess(BaseStore):
         self._store: BaseStore | None = None
 
     def renew(self) -> None:
-        """Open it when it is needed."""
+        """Open the connection at the next use."""
         abandon(self._opened, self._store)
         self._begin()
 
@@ -90,10 +90,10 @@ class _OfThisProcess(BaseStore):
 
 @contextmanager
 def open_folder(folder: Path) -> Iterator[BaseStore]:
-    """The memory in a folder, which must be there.
+    """Open the memory in an existing folder.
 
     Raises:
-        InputError: It is not there, or cannot be opened.
+        InputError: The folder has no memory, or it cannot be opened.
     """
     with _sqlite(folder, create=False) as store:
         yield store
@@ -145,7 +145,7 @@ def _sqlite(folder: Path, *, create: bool) -> Iterator[BaseStore]:
 
     file = folder / FILE
     if not create and not file.is_file():
-        raise InputError(f"{folder} holds no memory: there is no {FILE} in it")
+        raise InputError(f"{folder} has no memory: {FILE} is missing")
     with ExitStack() as opened:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def _sqlite(folder: Path, *, create: bool) -> Iterator[BaseStore]:
 
 @contextmanager
 def _postgres() -> Iterator[BaseStore]:
-    url = answering_postgres(URL, "memory.store: postgres")
+    url = reachable_postgres(URL, "memory.store: postgres")
     import psycopg
     from langgraph.store.postgres import PostgresStore
 
@@ -177,11 +177,11 @@ def _postgres() -> Iterator[BaseStore]:
         yield store
 
 
-def answering_postgres(name: str, wanted_by: str) -> str:
-    """The address of a database that the environment variable `name` holds, once it answers.
+def reachable_postgres(name: str, wanted_by: str) -> str:
+    """The address of the database in the environment variable `name`, after a test connection.
 
     Raises:
-        InputError: There is none, or it does not let us in.
+        InputError: The variable is not set, or the connection fails.
     """
     try:
         import psycopg
@@ -191,9 +191,11 @@ def answering_postgres(name: str, wanted_by: str) -> str:
         ) from error
     url = os.environ.get(name)
     if not url:
-        raise InputError(f"{wanted_by} needs a database, but {name} names none")
+        raise InputError(
+            f"{wanted_by} needs a database: set the environment variable {name} to its address"
+        )
     try:
-        # A pool would try again and again, and in the end not say why.
+        # A pool would retry and not report the reason.
         psycopg.connect(url, connect_timeout=_PATIENCE).close()
     except psycopg.Error as error:
         raise _unusable(name, url, error) from None
@@ -201,25 +203,25 @@ def answering_postgres(name: str, wanted_by: str) -> str:
 
 
 def _unusable(name: str, url: str, error: Exception) -> InputError:
-    """What is wrong; to be raised `from None`, since a traceback would repeat what is left out."""
+    """The error. Raise it `from None`, because a traceback would show the hidden password."""
     why = _without_secrets(str(error), url)
     return InputError(f"the database that {name} names cannot be used: {why}")
 
 
 def _without_secrets(words: str, url: str) -> str:
-    """The driver's words, unless they repeat a part of the address that may be a password."""
+    """The driver's message, unless it repeats a part of the address that can be a password."""
     hidden = re.split(r"[:/@?#&]", url.partition("://")[2].rpartition("@")[0].partition(":")[2])
     hidden += re.findall(r"password\s*=\s*'?([^\s'&]+)", url)
     if any(part and part in words for part in hidden) or url in words:
-        return "its address cannot be read; characters such as @ : / in a password are written %40"
+        return "its address is not valid; write @ : / in a password as %40 %3A %2F"
     return words.strip()
 
 
-# What `absa memory` does ------------------------------------------------------------------------
+# The commands of `absa memory` ------------------------------------------------------------------
 
 
 def episodes(store: BaseStore) -> Iterator[Episode]:
-    """Everything that is remembered, page by page."""
+    """Yield all episodes, page by page."""
     for namespace in store.list_namespaces(prefix=(EPISODES,), limit=_PAGE):
         offset = 0
         while page := store.search(namespace, limit=_PAGE, offset=offset):
@@ -229,7 +231,7 @@ def episodes(store: BaseStore) -> Iterator[Episode]:
 
 
 def stats(store: BaseStore) -> dict[str, Any]:
-    """How much is remembered, of what kind."""
+    """The numbers of episodes by kind."""
     count = 0
     by: dict[str, dict[str, int]] = {"lang": {}, "structure": {}, "outcome": {}, "override": {}}
     for episode in episodes(store):
@@ -244,7 +246,7 @@ def stats(store: BaseStore) -> dict[str, Any]:
 
 
 def prune(store: BaseStore, keep: int) -> int:
-    """Forget all but the latest `keep` episodes; how many were forgotten."""
+    """Delete all but the latest `keep` episodes; return the number of deleted ones."""
     latest = sorted(episodes(store), key=lambda episode: episode.at, reverse=True)
     old = [
         PutOp(item.namespace, item.key, None)
@@ -252,6 +254,6 @@ def prune(store: BaseStore, keep: int) -> int:
         for item in store.search(namespace, limit=_PAGE)
     ]
     store.batch([*old, *(forgetting(episode) for episode in latest[keep:])])
-    # The index is made anew, which also mends one that lost an entry.
+    # The index is rebuilt, which also repairs one with a missing entry.
     store.batch(index_of(latest[:keep]))
     return len(latest[keep:])

@@ -1,6 +1,6 @@
-"""What came of one text, in a few short lines: why this label, who objected, what a review did.
+"""The result of one text in a few lines: the reason of the label, objections, and reviews.
 
-The lines under the table of `absa analyze`. The numbers of the gate, of adoption and of the
+`absa analyze` prints these lines under its table. The numbers of the gate, of adoption and of the
 Moderator's rules are in `absa.show`.
 """
 
@@ -32,13 +32,13 @@ _NOT_ADOPTED = {
 
 
 def rule_sentences(rationale: str) -> dict[str, str]:
-    """The Moderator's rationale, by the name of each rule that acted."""
+    """The Moderator's rationale, split by rule."""
     parts = (part.strip().partition(": ") for part in _RULE.split(rationale))
     return {rule: sentence.strip() for rule, _, sentence in parts if rule.startswith("Rule")}
 
 
 def label_reason(output: FinalOutput) -> str:
-    """Why the text has its label, in one line."""
+    """The reason of the text's label in one line."""
     result = output.final_result
     changes = [entry for entry in output.meta.correction_applied_log if "label" in _after(entry)]
     if changes:
@@ -53,7 +53,7 @@ def label_reason(output: FinalOutput) -> str:
         for rule, sentence in rule_sentences(decision.rationale).items()
         if rule != "RuleA" and not sentence.startswith("the label stays")
     }
-    # The rule that acted last set the label.
+    # The last rule in the list set the label.
     return show.printable(next(reversed(sentences.values()), "Stage 1's label")).rstrip(".")
 
 
@@ -86,7 +86,7 @@ class Objection:
     """A change that at least one agent of the debate asked for."""
 
     aspect: str
-    # The polarity it should have; None for an aspect that should go or be renamed.
+    # The requested polarity; None for an aspect to drop or rename.
     polarity: str | None
     wish: str
     speakers: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Objection:
 
 
 class _Names:
-    """Aspects of the debate under the names that Stage 1 gave them."""
+    """Maps the aspects of the debate to their names in Stage 1."""
 
     def __init__(self, tuples: Iterable[AspectTuple], lang: Language) -> None:
         self._lang = lang
@@ -113,7 +113,7 @@ class _Names:
 
 
 def debate(output: FinalOutput, settings: OverrideSettings) -> list[str]:
-    """Who objected in the debate and what came of it; no line where there was no debate."""
+    """The objections of the debate and their outcome; no line without a debate."""
     if output.debate is None:
         return []
     names = _Names(output.final_result.stage1_tuples, language(output.lang))
@@ -148,7 +148,7 @@ def _objections(output: FinalOutput, names: _Names) -> Iterator[Objection]:
         objection.evidence = objection.evidence or edit.get("evidence") or ""
     yield from objections.values()
     if not edits:
-        # The persona debate argues in prose; what it comes to per aspect is weighed by the gate.
+        # The persona debate argues in prose. The gate gets one summary per aspect.
         for record in output.meta.override_gate:
             before = names.polarities(output.final_result.stage1_tuples, record.aspect)
             if record.target and record.target not in before:
@@ -163,7 +163,7 @@ def _objections(output: FinalOutput, names: _Names) -> Iterator[Objection]:
 
 
 def _change(edit: dict[str, Any], before: set[str]) -> tuple[str | None, str] | None:
-    """The polarity and the wish of an edit; None for one that agrees with Stage 1."""
+    """The polarity and the request of an edit; None if it agrees with Stage 1."""
     operation, value = edit.get("op"), edit.get("value")
     if operation in ("set_polarity", "confirm_tuple"):
         word = value if operation == "set_polarity" else (edit.get("target") or {}).get("polarity")
@@ -238,7 +238,7 @@ def _why_not(record: GateRecord | None, objection: Objection, output: FinalOutpu
 
 
 def reviews(output: FinalOutput) -> list[str]:
-    """What reviewers changed in the tuples, and what the arbiter left in doubt."""
+    """The changes of the reviewers, and the tuples that the arbiter left in doubt."""
     meta = output.meta
     if meta.protocol == "conflict_review":
         decided = (show.arbiter_event(action, output) for action in meta.arbiter_actions)

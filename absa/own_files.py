@@ -1,4 +1,4 @@
-"""Prompts and resources of a user: folders that lie over the shipped ones, file by file."""
+"""A user's prompts and resources: files that replace shipped files of the same name."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from absa.schemas.json_text import parse_json
 from absa.schemas.settings import Settings
 from absa.small_files import read_small, visible_files
 
-# Shipped resources that a folder cannot replace, and what replaces them instead.
+# Shipped resources that a folder cannot replace, and what to use instead.
 _ELSEWHERE = {
     "models": "train a model with `absa train` and name it in backend.model",
-    "prices.json": "name a file of prices in the environment variable ABSA_PRICES",
-    "servers.json": "what a server can do is found out when it is first asked",
+    "prices.json": "set the environment variable ABSA_PRICES to your price file",
+    "servers.json": "the features of a server are detected at the first call",
 }
 
 
 def read_own_files(settings: Settings) -> OwnFiles | None:
-    """The files of `prompts.dir` and `resources.dir`; None without such a folder.
+    """Read the files of `prompts.dir` and `resources.dir`; None without such a folder.
 
     Raises:
-        InputError: A folder or a file in it cannot be read, or takes the place of none of ours.
+        InputError: A folder or file cannot be read, or a file does not replace a shipped one.
     """
     prompts, resources = settings.prompts.dir, settings.resources.dir
     if prompts is None and resources is None:
@@ -48,7 +48,7 @@ def _texts(kind: str, folder: str | None, shipped: Iterable[Path]) -> dict[str, 
     for path in visible_files(root):
         name = path.relative_to(root).as_posix()
         if replacement := _replacement(name):
-            raise InputError(f"{setting}: {path} would not be used; {replacement}")
+            raise InputError(f"{setting}: {path} has no effect; {replacement}")
         if name not in names:
             raise InputError(
                 f"{setting}: {path} does not replace a shipped file{nearest(name, names)}; "
@@ -68,9 +68,9 @@ def _replacement(name: str) -> str | None:
 
 
 def _check(own: Any, shipped: dict[str, Any], *, keys_are_fixed: bool) -> None:
-    """Refuse a file whose parts are not those of the shipped one."""
+    """Reject a file whose structure differs from the shipped one."""
     if not isinstance(own, dict):
-        raise ValueError("it must hold a JSON object, as the shipped file does")
+        raise ValueError("it must contain a JSON object like the shipped file")
     if not keys_are_fixed:
         return
     if unknown := own.keys() - shipped.keys():
@@ -79,4 +79,4 @@ def _check(own: Any, shipped: dict[str, Any], *, keys_are_fixed: bool) -> None:
     for name, value in shipped.items():
         if not isinstance(value, str) and type(own.get(name)) is not type(value):
             kind = "list" if isinstance(value, list) else "object"
-            raise ValueError(f"{name!r} must be there and hold a JSON {kind}")
+            raise ValueError(f"{name!r} must be present and contain a JSON {kind}")

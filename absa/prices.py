@@ -1,7 +1,7 @@
-"""What calls cost. An unknown price is an unknown cost, not 0.
+"""The cost of calls. If a price is unknown, the cost is None, not 0.
 
-`resources/prices.json` names US dollars per million tokens; a file that the environment variable
-ABSA_PRICES names adds to it and wins over it.
+`resources/prices.json` has US dollars per million tokens. The file in the environment variable
+ABSA_PRICES adds prices and replaces shipped ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from absa.schemas.records import CallRecord
 from absa.small_files import read_small
 
 _PER = 1_000_000
-# Backends that call no paid model.
+# Backends that do not call a paid model.
 _FREE = ("offline", "replay")
 
 
@@ -31,7 +31,7 @@ def _prices(own: str | None) -> dict[str, dict[str, float]]:
 
 
 def prices() -> dict[str, dict[str, float]]:
-    """The prices in force, by model."""
+    """The prices by model, the user's own included."""
     return _prices(os.environ.get("ABSA_PRICES"))
 
 
@@ -50,7 +50,7 @@ def _own_prices(path: Path) -> dict[str, dict[str, float]]:
 
 
 def price_of(model: str | None, usage: Mapping[str, int] | None) -> float | None:
-    """What some tokens of a model cost in US dollars; None if that is not known."""
+    """The cost of tokens of a model in US dollars; None if the price is unknown."""
     price, usage = prices().get(model or ""), known_usage(usage)
     if price is None or usage is None:
         return None
@@ -59,12 +59,12 @@ def price_of(model: str | None, usage: Mapping[str, int] | None) -> float | None
 
 
 def is_paid(call: CallRecord) -> bool:
-    """Whether a model was asked that may cost something."""
+    """Whether a call can cost money."""
     return not call.cached and call.backend not in _FREE
 
 
 def cost_of(calls: Sequence[CallRecord]) -> float | None:
-    """The cost of some calls in US dollars; None if the price of one of them is not known."""
+    """The cost of calls in US dollars; None if a price is unknown."""
     total = 0.0
     for call in calls:
         if not is_paid(call):

@@ -1,4 +1,4 @@
-"""The scorecard of one sample: what the process did to it, with numerators and denominators."""
+"""The scorecard of one sample: process counts with numerators and denominators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Version 1 (and cards without a version) counted a raised confidence as an applie
 
 
 def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
-    """What is counted about one sample. Gold stands here, never in prompts or traces."""
+    """The counts of one sample, and its gold, which is never in prompts or traces."""
     meta, result = output.meta, output.final_result
     flags = output.moderator.arbiter_flags if output.moderator else None
     mapping = meta.mapping_stats
@@ -103,7 +103,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
 
 
 def rate(numerator: int, denominator: int) -> dict[str, int | float | None]:
-    """A rate with what it is made of; null, never 0, where there was nothing to count."""
+    """A rate with numerator and denominator; null, not 0, if the denominator is 0."""
     return {
         "numerator": numerator,
         "denominator": denominator,
@@ -124,7 +124,7 @@ def gold(sample: Sample) -> dict[str, Any] | None:
 
 
 def stage_delta(output: FinalOutput) -> dict[str, Any]:
-    """Whether the result moved away from Stage 1, and whether a correction moved it."""
+    """Whether the result differs from Stage 1, and whether a correction caused that."""
     label_moved = output.final_result.label != output.stage1_ate.label
     settled = any(a.applied for a in output.meta.arbiter_actions)
     changed = output.analysis_flags.correction_occurred or label_moved or settled
@@ -136,12 +136,12 @@ def stage_delta(output: FinalOutput) -> dict[str, Any]:
 
 
 def _corrects(entry: Correction) -> bool:
-    """Whether something other than a confidence changed."""
+    """Whether an entry changed more than a confidence."""
     return entry.applied and entry.proposal_type != CONFIRM
 
 
 def conflict_review(output: FinalOutput) -> dict[str, Any] | None:
-    """What was in doubt, what the reviewers said and what the arbiter did; None without one."""
+    """The counts of flags, reviewers and arbiter; None without a conflict review."""
     meta = output.meta
     if meta.protocol != "conflict_review":
         return None
@@ -161,11 +161,10 @@ def conflict_review(output: FinalOutput) -> dict[str, Any] | None:
 
 
 def selective(output: FinalOutput, sample: Sample) -> dict[str, Any] | None:
-    """What the second reader had to do with the result; None where there was none.
+    """The effect of the second reader; None without one.
 
-    `right` says which witness the gold confirms, over the explicit tuples of contested texts: those
-    of at least half of the calls that the reader does not report, those that only the reader
-    reports, and those of both.
+    `right` counts which source the gold confirms, over the explicit tuples of contested texts:
+    tuples of at least half of the calls only, of the reader only, and of both.
     """
     opinion = output.meta.selective
     if opinion is None:
@@ -191,7 +190,7 @@ def selective(output: FinalOutput, sample: Sample) -> dict[str, Any] | None:
 
 
 def human_review(output: FinalOutput) -> dict[str, Any] | None:
-    """Why a person was to be asked, and what they did; None where nobody is."""
+    """Why a person was asked, and what they decided; None without human review."""
     word = output.meta.human_review
     if word is None:
         return None
@@ -203,13 +202,13 @@ def human_review(output: FinalOutput) -> dict[str, Any] | None:
 
 
 def risk_resolution(output: FinalOutput) -> dict[str, int | float | None]:
-    """How many of the risks of Stage 1 are gone."""
+    """The number of resolved risks of Stage 1."""
     before, after = output.meta.stage1_risks, output.meta.stage2_risks
     return rate(before - after, before) if after is not None else rate(0, 0)
 
 
 def ignored_proposal(output: FinalOutput) -> dict[str, Any]:
-    """A risk was flagged and nothing changed: why?"""
+    """The reason why a flagged risk led to no change."""
     ignored = output.meta.stage1_risks > 0 and not stage_delta(output)["changed"]
     return {
         "flagged": output.meta.stage1_risks > 0,

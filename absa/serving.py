@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from absa.api import checkpoint_serde
-from absa.memory import answering_postgres
+from absa.memory import reachable_postgres
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -25,7 +25,7 @@ _CONNECTIONS = 10
 
 @asynccontextmanager
 async def checkpointer() -> AsyncIterator[AsyncPostgresSaver]:
-    """Where threads are kept, with their tables.
+    """The checkpointer for threads; it creates its tables.
 
     Raises:
         InputError: The database cannot be used.
@@ -40,7 +40,7 @@ async def checkpointer() -> AsyncIterator[AsyncPostgresSaver]:
 
 @asynccontextmanager
 async def store() -> AsyncIterator[AsyncPostgresStore]:
-    """Where episodes are kept, with their tables.
+    """The store for episodes; it creates its tables.
 
     Raises:
         InputError: The database cannot be used.
@@ -55,7 +55,7 @@ async def store() -> AsyncIterator[AsyncPostgresStore]:
 
 @asynccontextmanager
 async def _pool() -> AsyncIterator[AsyncConnectionPool[AsyncConnection[dict[str, Any]]]]:
-    url = await asyncio.to_thread(answering_postgres, URL, "langgraph.postgres.json")
+    url = await asyncio.to_thread(reachable_postgres, URL, "langgraph.postgres.json")
     from psycopg import AsyncConnection
     from psycopg.rows import dict_row
     from psycopg_pool import AsyncConnectionPool
@@ -63,7 +63,7 @@ async def _pool() -> AsyncIterator[AsyncConnectionPool[AsyncConnection[dict[str,
     pool = AsyncConnectionPool(
         url,
         connection_class=AsyncConnection[dict[str, Any]],
-        # As both of them want their connections.
+        # The connection options that checkpointer and store require.
         kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
         min_size=1,
         max_size=_CONNECTIONS,

@@ -1,7 +1,7 @@
-"""What happened to one text, in plain words: for screens and reports, without their formatting.
+"""Describes the process of one text in plain sentences, for screens and reports.
 
-The codes of the pipeline (`low_signal`, `conflict_blocked`) become sentences with the numbers
-they rest on. A code that is not in the tables is shown as it is, never left out.
+The codes of the pipeline (`low_signal`, `conflict_blocked`) become sentences with their numbers. An
+unknown code is shown unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OVERRIDE = "debate_override"
 PERSON = "human"
 
-# Joiners inside emoji and Indic words: invisible, harmless, and wanted.
+# Joiners inside emoji and Indic words, which are invisible and needed.
 NOT_NAMED = "(not named)"
 _JOINERS = frozenset("\u200c\u200d")
 
@@ -58,14 +58,14 @@ _WISH = {
     "set_category": "set its category",
 }
 _REFUSED = {
-    "no_change": "it would change nothing",
-    "target_not_found": "there is no such aspect or sentiment",
+    "no_change": "it would have no effect",
+    "target_not_found": "the aspect or sentiment does not exist",
     "not_in_text": "it is not in the text",
     "neutral_flip": "a neutral has no opposite",
     "span_not_in_text": "the new span is not in the text",
-    "invalid_polarity": "the polarity it names is none",
-    "has_sentiment": "the aspect has a sentiment already",
-    "unknown_action": "there is no such action",
+    "invalid_polarity": "its polarity is not valid",
+    "has_sentiment": "the aspect already has a sentiment",
+    "unknown_action": "the action does not exist",
     "invalid_category": "the category is not one of the set",
     "not_seconded": "only the judge asked for it",
 }
@@ -89,29 +89,29 @@ _UNDECIDED = {
     "majority": "a reviewer doubts it",
 }
 _DISCARDED = {
-    "unknown_action": "there is no such action",
+    "unknown_action": "the action does not exist",
     "invalid_category": "the category is not one of the set",
     "not_seconded": "only the judge asked for it",
     "unknown_reason_code": "its reason is not on the list",
     "no_target": "it names no tuple",
-    "unknown_tuple": "there is no such tuple",
-    "not_under_review": "that tuple was not under review",
-    "merge_needs_two": "a merge takes two tuples",
+    "unknown_tuple": "the tuple does not exist",
+    "not_under_review": "the tuple was not flagged for review",
+    "merge_needs_two": "a merge needs at least two tuples",
     "merge_needs_ref": "a merge needs a name for the result",
-    "flip_needs_polarity": "the polarity it names is none",
-    "aspect_given": "the aspects were given",
+    "flip_needs_polarity": "its polarity is not valid",
+    "aspect_given": "given aspects cannot be merged",
 }
 _RULE_E_BLOCKS = {
-    "confidence_too_high": "the debate's other label was not taken: the confidence is too high",
+    "confidence_too_high": "the debate's label was not used: the confidence is too high",
 }
 
 Kind = Literal["changed", "set aside", "refused", "agreed"]
 
 
 class Event(NamedTuple):
-    """One thing that the debate, a review or the gate changed or refused.
+    """A change by the debate, a review or the gate, or a rejected one.
 
-    A change is `set aside` when Stage 2 was not adopted in the end.
+    A change is `set aside` if Stage 2 was not adopted.
     """
 
     kind: Kind
@@ -119,13 +119,13 @@ class Event(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Give the line without its kind."""
+        """The line without its kind."""
         return f"{self.aspect}: {self.text}" if self.aspect else self.text
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the aspect or the evidence of a row of `final_aspects` stands in the text."""
+    """The span of the aspect or evidence of a row of `final_aspects`."""
 
     row: int
     part: Literal["aspect", "evidence"]
@@ -135,35 +135,35 @@ class Place:
 
 
 def printable(text: str, *, newlines: bool = False) -> str:
-    """The text with everything escaped that a terminal would obey instead of showing.
+    """Escape all characters that a terminal would interpret.
 
-    White space becomes a space; line ends stay if `newlines`.
+    White space becomes a space. With `newlines`, line ends stay.
     """
     return "".join("\n" if newlines and c == "\n" else printable_char(c) for c in text)
 
 
 def aspect_name(found: AspectTuple | Candidate) -> str:
-    """The aspect's term; of an unnamed one its category, if it has one."""
+    """The aspect's term, or the category of an unnamed aspect."""
     return printable(found.aspect_term or found.category or NOT_NAMED)
 
 
 def printable_char(char: str) -> str:
-    """One character as it may be shown; its length can differ."""
+    """One character in printable form, which can be longer."""
     if char.isprintable() or char in _JOINERS:
         return char
     if char in "\t\n\r" or unicodedata.category(char) == "Zs":
-        # The ideographic space is two cells wide and stays so.
+        # The ideographic space stays, because it is two cells wide.
         return char if char == "\u3000" else " "
     return char.encode("unicode_escape").decode()
 
 
 def quoted(text: str) -> str:
-    """A piece of text in quotes, fit for a line."""
+    """A quoted text that fits on a line."""
     return f'"{printable(text)}"'
 
 
 def places(output: FinalOutput) -> list[Place]:
-    """The places of aspects and evidence, aspects first; evidence as near its aspect as can be."""
+    """The spans of aspects and evidence. Of several occurrences, evidence nearest its aspect."""
     aspects, evidence = [], []
     for row, found in enumerate(output.final_result.final_aspects, start=1):
         span = found.span
@@ -177,7 +177,7 @@ def places(output: FinalOutput) -> list[Place]:
 
 
 def _nearest(text: str, found: FinalAspect) -> int | None:
-    """Where the evidence begins that is nearest to the aspect; of two the one that follows it."""
+    """The start of the evidence nearest to the aspect; of two, the one after it."""
     if not found.evidence or not found.evidence.strip():
         return None
     size, span = len(found.evidence), found.span
@@ -199,7 +199,7 @@ def _occurrences(text: str, piece: str) -> Iterator[int]:
 
 
 def origin(found: FinalAspect, output: FinalOutput) -> str:
-    """Who gave a final aspect its present form: Stage 1, a review or a debate override."""
+    """The source of a final aspect: Stage 1, a review or a debate override."""
     log = output.meta.correction_applied_log
     if any(entry.source == PERSON and _made(entry, found) for entry in log):
         return _ORIGIN[PERSON]
@@ -219,7 +219,7 @@ def origin(found: FinalAspect, output: FinalOutput) -> str:
 
 
 def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
-    """Which calls have the tuple, and how likely the analyser holds it."""
+    """The number of calls with the tuple, and the analyser's probability."""
     for t in opinion.tuples:
         if (t.aspect_term, t.category, t.polarity) == (
             found.aspect_term,
@@ -232,7 +232,7 @@ def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
 
 
 def _perspectives(found: FinalAspect, output: FinalOutput) -> str:
-    """The perspectives that saw it so; where none did, the reviewers changed it."""
+    """The perspectives with this tuple; if none has it, the reviewers changed it."""
     own = (found.aspect_term, found.category, found.polarity)
     agents = dict.fromkeys(
         c.origin_agent
@@ -262,7 +262,7 @@ def _made(entry: Correction, found: FinalAspect) -> bool:
 
 
 def _unconfirmed(entry: Correction, found: FinalAspect) -> FinalAspect:
-    """The aspect with the confidence that it had before a confirm raised it."""
+    """The aspect with its confidence before a confirm raised it."""
     pairs = zip((entry.before or {})["sentiments"], (entry.after or {})["sentiments"], strict=True)
     confidence = next(
         old["confidence"]
@@ -274,7 +274,7 @@ def _unconfirmed(entry: Correction, found: FinalAspect) -> FinalAspect:
 
 
 def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
-    """What the reviews, the debate and the gate changed or refused, in that order."""
+    """The changes of reviews, debate and gate, applied or rejected, in that order."""
     meta = output.meta
     adopted = meta.adopt_decision == "adopted"
     found = [correction_event(entry, adopted) for entry in meta.correction_applied_log]
@@ -292,7 +292,7 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
 
 
 def arbiter_event(action: ArbiterAction, output: FinalOutput) -> Event | None:
-    """What became of a tuple in doubt; None for one that was simply kept."""
+    """The decision on a flagged tuple; None if it was kept without a mark."""
     (tuple_id,) = action.target_tuple_ids
     own = next(c for c in output.meta.candidates if c.tuple_id == tuple_id)
     aspect, value = aspect_name(own), printable(_value(action))
@@ -325,12 +325,12 @@ def _discarded(discarded: DiscardedAction) -> Event:
 
 
 def plain(code: str) -> str:
-    """A code in words."""
+    """A code with spaces instead of underscores."""
     return printable(code.replace("_", " ").lower())
 
 
 def correction_event(entry: Correction, adopted: bool) -> Event:
-    """An entry of `correction_applied_log`: what was asked for and whether it happened."""
+    """The event of an entry of `correction_applied_log`."""
     who = _WHO.get(entry.source, printable(entry.source))
     aspect = printable(entry.target_aspect or "")
     if not entry.applied:
@@ -389,7 +389,7 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
 
 
 def gate_reason(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> str:
-    """Why the gate gave its verdict on an aspect."""
+    """The reason of the gate's verdict on an aspect."""
     divided = record.margin < settings.min_margin - 1e-9
     if record.verdict == "action_ambiguity" and not divided:
         return REMOVED_BY_REVIEW
@@ -413,7 +413,7 @@ def _risk(issue: str) -> str:
 
 
 def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
-    """Whether Stage 2 replaced Stage 1, and why."""
+    """Whether Stage 2 was adopted, and why."""
     meta = output.meta
     if meta.protocol == "conflict_review":
         return _reviewed(output)
@@ -431,16 +431,14 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
 
 
 def second_opinion(opinion: SecondOpinion) -> str:
-    """What the embedded analyser had to do with the result."""
+    """The effect of the embedded analyser on the result."""
     calls = f"{opinion.calls} call" + ("s" if opinion.calls > 1 else "")
     if not opinion.reads_language:
         return f"the analyser has no model of this language: a plain vote of {calls}"
     if opinion.outcome == "agreed":
         return "the first call and the analyser agree: 1 call"
     if opinion.outcome == "reader_alone":
-        return (
-            "the analyser decides alone: the model agrees with it too rarely for more calls to pay"
-        )
+        return "the analyser decides alone, because the model agrees with it too rarely"
     kept = sum(t.kept for t in opinion.tuples)
     return (
         f"the first call and the analyser differ: {calls}, {kept} of {len(opinion.tuples)} tuples "
@@ -510,7 +508,7 @@ def _evidence_value(output: FinalOutput) -> str:
 
 
 def person(output: FinalOutput) -> str | None:
-    """Whether a person was asked, and why; None where nobody is."""
+    """Whether a person was asked, and why; None without human review."""
     word = output.meta.human_review
     if word is None:
         return None
@@ -523,10 +521,10 @@ def person(output: FinalOutput) -> str | None:
 
 
 def rules(output: FinalOutput) -> str:
-    """What the Moderator's rules did to the label, with their numbers."""
+    """The effects of the Moderator's rules on the label, with their numbers."""
     decision = output.moderator
     if decision is None:
-        return "there is no Moderator; the label is summed up from the aspects"
+        return "no Moderator: the label is the aggregate of the aspects"
     if decision.rationale.strip():
         return printable(decision.rationale)
     stage = "Stage 2" if decision.selected_stage == "stage2" else "Stage 1"

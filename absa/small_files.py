@@ -1,6 +1,6 @@
-"""Reading files without reading for ever: settings, prices, lines of answers.
+"""Reads files with a size limit: settings, prices, lines of answers.
 
-Apart from `files`, to be imported quickly.
+Separate from `files`, because this module must import quickly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SMALL = 16_000_000
 
 
 def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file that may have an endless one.
+    """Yield the lines of a file with a limit on their length.
 
     Raises:
         OSError: A line has more than 16 MB.
@@ -29,7 +29,7 @@ def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read_small(path: Path) -> bytes:
-    """The content of a file that a person writes, such as settings; never an endless device.
+    """Read a small file, such as settings. The limit guards against endless devices.
 
     Raises:
         OSError: It cannot be read, or it has more than 16 MB.

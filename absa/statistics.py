@@ -17,7 +17,7 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
 POWER = 0.8
-# How many numbers are held at once: the resamples go through in batches.
+# The size of a batch of resamples, in numbers.
 _AT_ONCE = 4_000_000
 
 Floats = NDArray[np.float64]
@@ -25,9 +25,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """Where values lie, each with the 95 % percentile interval and standard error of its bootstrap.
+    """Values with their bootstrap 95 % percentile intervals and standard errors.
 
-    All fields have one shape.
+    All fields have the same shape.
     """
 
     value: Floats
@@ -37,7 +37,7 @@ class Interval:
 
 
 def ratios(sums: Floats) -> Floats:
-    """Numerators over denominators (on the last axis); 0 where there was nothing to count."""
+    """Numerators over denominators (on the last axis); 0 if the denominator is 0."""
     above, below = sums[..., 0], sums[..., 1]
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
@@ -45,13 +45,13 @@ def ratios(sums: Floats) -> Floats:
 def bootstrap(
     numbers: Floats, reference: int, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Interval, Interval]:
-    """Scores, and what the reference has over each, with intervals.
+    """Scores, and the differences from the reference, with intervals.
 
     Args:
         numbers: Samples x configurations x metrics x (numerator, denominator).
         reference: The configuration that the others are subtracted from.
-        resamples: How often samples are drawn, with replacement. Every configuration and metric
-            sees the same draws, so differences are paired.
+        resamples: The number of resamples, with replacement. All configurations and metrics use
+        the same resamples, so differences are paired.
         seed: The seed of the draws.
 
     Returns:
@@ -62,7 +62,7 @@ def bootstrap(
 
     def statistic(drawn: NDArray[np.int64], axis: int = -1) -> Floats:
         rows = drawn.reshape(-1, size)
-        # How often each sample was drawn: then all sums of all resamples are one product.
+        # The count of each sample per resample. One matrix product then gives all sums.
         cells = rows + size * np.arange(len(rows))[:, None]
         weights = np.bincount(cells.ravel(), minlength=rows.size).reshape(rows.shape)
         sums = (weights.astype(float) @ flat).reshape(-1, many, metrics, 2)
@@ -92,8 +92,8 @@ def randomisation(
 ) -> float:
     """The two-sided p-value of a difference of two scores, by paired randomisation.
 
-    If the two did not differ, the answers of a sample could be swapped without anybody noticing:
-    how often does a random half of the swaps give a difference as large as the one seen?
+    If the two did not differ, swapping their answers to a sample would change nothing. The p-value
+    is the share of random swaps with a difference at least as large as the observed one.
     """
     rng = np.random.default_rng(seed)
     change, first, second = other - one, one.sum(axis=0), other.sum(axis=0)
@@ -102,7 +102,7 @@ def randomisation(
         moved = swapped @ change
         return ratios(first + moved) - ratios(second - moved)
 
-    # The data are the answers as they are: nothing swapped.
+    # The observed data count as one of the swaps.
     found = stats.monte_carlo_test(
         np.zeros(len(one)),
         lambda size: rng.integers(0, 2, size).astype(float),
@@ -116,7 +116,7 @@ def randomisation(
 
 
 def mcnemar(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> dict[str, float | int]:
-    """McNemar's exact test on samples that one got right and the other did not."""
+    """McNemar's exact test on the samples that only one of two systems got right."""
     from statsmodels.stats.contingency_tables import (  # type: ignore[import-untyped]
         mcnemar as exact_mcnemar,
     )
@@ -135,7 +135,7 @@ def mcnemar(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> dict[str, float
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number."""
+    """P-values with Holm's correction for multiple tests."""
     if not p_values:
         return []
     from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
@@ -145,10 +145,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def smallest_shown(error: float) -> float | None:
-    """The smallest true difference that such a sample shows in 80 % of all cases.
+    """The minimum detectable difference at a power of 80 %.
 
-    (z(0.975) + z(0.8)) times the bootstrap's standard error of the difference. None where no
-    resample differs from another: then the data say nothing about it.
+    It is (z(0.975) + z(0.8)) times the bootstrap's standard error of the difference; None if all
+    resamples are equal.
     """
     if error <= 0:
         return None

@@ -1,7 +1,7 @@
 """The graphs that `langgraph.json` offers to LangGraph Studio.
 
-The environment variable `ABSA_CONFIG` may name a settings file. It replaces the defaults in every
-graph, so that Studio shows the same graphs over a model of one's own.
+The environment variable `ABSA_CONFIG` can name a settings file. It replaces the defaults in every
+graph, for example to use your own model.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _GIVEN = os.environ.get("ABSA_CONFIG") or None
 
 
 def _ablated(name: str) -> PipelineSettings:
-    """The settings in force with those of a shipped ablation laid over them."""
+    """The base settings with those of a shipped ablation applied."""
     file = data_dir("configs") / f"{name}.yaml"
     switches = yaml.safe_load(file.read_text(encoding="utf-8"))
     return load_settings(_GIVEN, switches).pipeline
 
 
 def _offered(config: str, name: str) -> Graph:
-    # The server brings the checkpointer that a graph needs to wait for a person.
+    # The server provides the checkpointer that a graph needs to wait for a person.
     wiring = replace(
         shipped_wiring(_ablated(config)),
         own_files=_own_files,
@@ -46,10 +46,10 @@ def _offered(config: str, name: str) -> Graph:
 def _warm_up(pipeline: PipelineSettings) -> None:
     """Load prompts, patterns, lexicons and the Korean analyser now.
 
-    The first text would do it otherwise, in the event loop that all runs of the server share.
+    Otherwise the first text would load them in the event loop that all runs of the server share.
     """
     kiwi()  # once, before the agents ask for it in parallel
-    # Without memory: the server's store is at hand already, and these texts are nobody's.
+    # Without memory, because these texts must not be stored.
     graph = build(pipeline.model_copy(update={"memory": MemorySettings()}), OfflineBackend())
     with tracing_context(enabled=False):
         graph.batch([{"text": "가격은 비싸요."}, {"text": "The price is high."}])

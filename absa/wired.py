@@ -1,4 +1,4 @@
-"""The wiring of the settings: the shipped one, or what a function of the user makes of it."""
+"""The wiring of the settings: the shipped one, or the result of a user's function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from absa.schemas.settings import Settings
 
 
 def wiring(settings: Settings | None = None) -> Wiring:
-    """The nodes and edges of the settings as data: what is switched off is not among them.
+    """The nodes and edges of the settings as data, without parts that are switched off.
 
     Change them with `replace`, `insert`, `remove` and `rewire`, then `compile()` the graph.
     """
@@ -57,7 +57,7 @@ def wired(settings: Settings) -> Wiring:
         made = function(settings)
     except WiringError:
         raise
-    except Exception as error:  # whatever a user's code does
+    except Exception as error:  # a user's code can raise any error
         raise WiringError(
             f"wiring: {settings.wiring} raised {type(error).__name__}: {error}"
         ) from error
@@ -72,7 +72,7 @@ def wired(settings: Settings) -> Wiring:
 def replaying(
     settings: Settings, backend: Backend, store: BaseStore | None = None
 ) -> Graph | DirectGraph:
-    """What decides on recorded answers: without LangGraph where that gives the same output."""
+    """The graph for a replay, without LangGraph if that gives the same output."""
     chosen = wired(settings)
     if chosen.only_as_graph is None:
         return chosen.direct(backend)
@@ -80,15 +80,15 @@ def replaying(
 
 
 def wiring_file(function: str) -> Path:
-    """The source file of `module:function`: a run with another version of it is another run."""
+    """The source file of `module:function`. Its hash is part of the run's identity."""
     module = sys.modules[_function(function).__module__]
     return Path(str(module.__file__))
 
 
 def _function(named: str) -> Callable[[Settings], Any]:
     module_name, _, function_name = named.partition(":")
-    # The script `absa` does not look in the current folder by itself. Last, so that no file there
-    # can take the place of an installed package.
+    # The script `absa` does not search the current folder. It is added last, so that a file there
+    # cannot shadow an installed package.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:

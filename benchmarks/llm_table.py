@@ -125,7 +125,7 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
         raise SystemExit("llm_table: absa ablate could not run; its message is above")
     made = args.out / "ablation.json"
     if not made.exists():
-        raise SystemExit("llm_table: stopped before the end; the same command goes on from there")
+        raise SystemExit("llm_table: stopped before the end; repeat the command to continue")
     found: Json = json.loads(made.read_text(encoding="utf-8"))
     return found
 

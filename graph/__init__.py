@@ -1,4 +1,4 @@
-"""The wiring: which node follows which. One file per protocol holds its table of edges."""
+"""The graphs: one module per protocol with its table of nodes and edges."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["Decisions", "DirectGraph", "Graph", "Wiring", "build", "build_switch
 
 
 def build(pipeline: PipelineSettings, backend: Backend, **options: Any) -> Graph:
-    """The graph of these settings; `Wiring.compile` explains the options."""
+    """Build the graph of these settings; `Wiring.compile` explains the options."""
     return wiring(pipeline).compile(backend=backend, **options)
 
 
@@ -25,7 +25,7 @@ def build_switchable(
     name: str = "absa",
     own_files: OwnFiles | None = None,
 ) -> Graph:
-    """All parts of the debate behind conditional edges that read the run's context.
+    """Build a graph with all parts of the debate behind conditional edges that read the context.
 
     This is the graph that Studio offers.
     """

@@ -1,4 +1,4 @@
-"""A table becomes a compiled LangGraph graph."""
+"""Compiles a table to a LangGraph graph."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from absa.schemas.state import (
     blank_state,
 )
 
-# Routers bound the loops (rounds, aspects at the gate). LangGraph's default limit would end a long
-# debate with an error that does not say so.
+# Routers bound the loops (rounds, aspects at the gate). LangGraph's default recursion limit would
+# end a long debate with a misleading error.
 RECURSION_LIMIT = 1_000_000
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -52,10 +52,10 @@ def compile_table(
     own_keys: Mapping[str, Any] | None = None,
     own_files: OwnFiles | None = None,
 ) -> Graph:
-    """Compile the table; `Wiring.compile` explains the arguments.
+    """Compile the table. `Wiring.compile` explains the arguments.
 
-    A table of fixed settings (`Table.under`) has no switches. For a graph whose edges read the
-    settings of each run's context, `switchable_to` lists the settings that a context can ask for.
+    A table of fixed settings (`Table.under`) has no switches. If the edges of a graph read the
+    context of each run, `switchable_to` lists the settings that a context can select.
     """
     switchable = bool(switchable_to)
     has_memory = "recall" in table.nodes
@@ -105,7 +105,7 @@ def _is_retryable(error: Exception) -> bool:
 
 
 def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str, Any]) -> Rule:
-    """The first node also resets the state and refuses a context that the graph would ignore."""
+    """The first node, which also resets the state and rejects an unsupported context."""
 
     def checked(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
         settings.check_context()
@@ -119,7 +119,7 @@ def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str
 
 
 def without_person(rule: Rule) -> Rule:
-    """The rule in a graph that cannot wait: what a person would be asked is only noted."""
+    """The rule for a graph that cannot wait: the question is only recorded."""
     return replace(rule, function=pending_review) if rule.function is human_review else rule
 
 
@@ -130,7 +130,7 @@ def _add_edges(
     variants: Sequence[Table],
     step: Callable[[Router], Runnable[Any, Any]],
 ) -> None:
-    """Plain edges to what always follows, and a router with its possible targets for the rest."""
+    """Add plain edges to nodes that always follow, and a router with a path map for the others."""
     route = table.edges[source]
     if isinstance(route, Choice) and route.labelled:
         words = step(lambda state, p: list(route.router(state, p)))
@@ -139,7 +139,7 @@ def _add_edges(
     fixed = [variant for variant in variants if source in variant.edges]
     possible = list(dict.fromkeys(name for v in fixed for name in v.may_follow(source)))
     plain = () if isinstance(route, Choice) else possible
-    # A list: what a router sends (`Send`) cannot be looked up in a set.
+    # A list, because `Send` objects of a router are not hashable.
     certain = [name for name in plain if _is_certain(name, source, fixed)]
     for name in certain:
         graph.add_edge(source, name)
@@ -151,5 +151,5 @@ def _add_edges(
 
 
 def _is_certain(name: str, source: str, variants: Sequence[Table]) -> bool:
-    """Whether `name` always comes after `source`."""
+    """Whether `name` always follows `source`."""
     return all(name in v.targets(source) and name not in v.conditions for v in variants)

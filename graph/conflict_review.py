@@ -1,4 +1,4 @@
-"""Conflict review: three perspectives; where they disagree, three reviewers and an arbiter."""
+"""Conflict review: three perspectives, and three reviewers and an arbiter if they disagree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def conflict_review(p: PipelineSettings) -> Table:
             START: ("intake",),
             "intake": perspectives,
             **dict.fromkeys(perspectives, ("merge_candidates",)),
-            # Without a flagged tuple a person has nothing to decide.
+            # Without a flagged tuple there is nothing to decide.
             "merge_candidates": Choice(
                 routing.after_merge,
                 {"recall": ("recall",), "agreed": ("human_review" if always else "finalize",)},

@@ -61,7 +61,7 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         for order in orders.values()
     }
     first = (extract,) if p.stage1 == "joint" else (ate, atsa)
-    # With `always` every text is shown to a person: the edge is not conditional.
+    # With `always`, every text is shown to a person, so the edge is not conditional.
     always = p.human_review == "always" and not switchable
     return Table(
         nodes=table_nodes(
@@ -111,7 +111,7 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
             "atsa_review": ("validator_review",),
             "validator_review": ("apply_reviews",),
             "apply_reviews": ("override_gate",),
-            # One edge and one node per verdict: two edges to one node collapse in a drawing.
+            # One node per verdict, because a drawing merges two edges to the same node.
             "override_gate": Choice(
                 routing.after_gate,
                 {v: (node,) for v, node in {**SKIPPED, **APPLIED}.items()}
@@ -161,7 +161,7 @@ def _speaks_in(protocol: DebateProtocol) -> routing.Switch:
 
 
 def variants(p: PipelineSettings) -> list[PipelineSettings]:
-    """The settings that a run's context can switch to, as far as they change the edges."""
+    """The settings that a run's context can select, as far as they change the edges."""
     toggles = ("validator", "stage2", "debate", "debate_override", "moderator")
     protocols: tuple[DebateProtocol, ...] = ("patch", "persona")
     return [

@@ -1,12 +1,12 @@
-"""A table walked without LangGraph: the same nodes, edges and reducers, for recorded answers.
+"""Runs a table without LangGraph, with the same nodes, edges and reducers, for replays.
 
-LangGraph costs several milliseconds per text, which buys streaming, checkpoints and retries. With
-recorded answers there is nothing to stream, to resume or to retry. `tests/test_direct.py` checks
-that the graph and the direct run give the same output.
+LangGraph costs several milliseconds per text, for streaming, checkpoints and retries. A replay of
+recorded answers needs none of them. `tests/test_direct.py` checks that the graph and the direct run
+give the same output.
 
-A sweep decides one text under many settings. `Decisions` keeps what each node made of each state,
-together with the settings that the node read. A node runs again only if its state or one of these
-settings is different. Settings that only the gate reads share everything before the gate.
+A sweep replays one text under many settings. `Decisions` caches the update of each node for each
+state, together with the settings that the node read. A node runs again only if its state or one of
+these settings differs. Sweeps over the gate's settings share everything before the gate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DirectGraph:
         backend: Backend,
         own_files: OwnFiles | None = None,
     ) -> None:
-        """Prepare what is the same for every text; `backend` answers for the agents."""
+        """Prepare everything that is equal for all texts; `backend` answers for the agents."""
         self.table = table
         self.pipeline = pipeline
         self.backend = backend
@@ -54,7 +54,7 @@ class DirectGraph:
         }
         blank = blank_state(table.state_schema().__annotations__)
         self.blank = {k: v.value if isinstance(v, Overwrite) else v for k, v in blank.items()}
-        # Most edges depend on neither the text nor the settings.
+        # Most edges depend neither on the text nor on the settings.
         self._fixed = {
             source: [Task(name, {}) for name in sorted(route) if name != END]
             for source, route in table.edges.items()
@@ -62,11 +62,11 @@ class DirectGraph:
         }
 
     def invoke(self, given: Mapping[str, Any]) -> OutputState:
-        """The output for one text, in the form in which a compiled graph returns it."""
+        """The output for one text, in the same form as from a compiled graph."""
         return {"output": Decisions(given).under(self)}
 
     def next(self, source: str, state: Values) -> list[Task]:
-        """What runs after `source`."""
+        """The tasks after `source`."""
         if source in self._fixed:
             return self._fixed[source]
         targets = self.table.next(source, cast(State, state), self.pipeline)
@@ -80,17 +80,17 @@ class DirectGraph:
 
 
 class Task(NamedTuple):
-    """A node that runs next, and what a router's `Send` put into the state for it."""
+    """A node to run next, with the state changes of a router's `Send`."""
 
     name: str
     sent: Values
 
 
 class Decisions:
-    """What the settings of one protocol make of one text and its answers.
+    """Caches the updates of nodes for one text under several settings of one protocol.
 
-    Nodes of the same name must be the same in all the graphs. This is so where the settings differ
-    in nothing that an agent is asked about.
+    Nodes of the same name must be the same in all graphs. That holds if no setting that changes an
+    agent's prompt differs.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Decisions:
             if len(tasks) == 1:
                 tasks = _in_order(graph.next(tasks[0].name, following.state))
             else:
-                # A router sees what its own node wrote, not what others wrote at the same time.
+                # A router sees the update of its own node, not those of parallel nodes.
                 tasks = _in_order(
                     next_task
                     for task, update in zip(tasks, updates, strict=True)
@@ -126,7 +126,7 @@ class Decisions:
 
 
 class _Run(NamedTuple):
-    """What a node made of a state, and the settings that it read."""
+    """The update of a node, and the settings that it read."""
 
     task: Task
     read: Mapping[str, Any]
@@ -140,7 +140,7 @@ class _Run(NamedTuple):
 
 
 class _Moment:
-    """A state of the text, and what was made of it."""
+    """A state of the text, and the cached updates of nodes."""
 
     def __init__(self, state: Values) -> None:
         self.state = state
@@ -148,7 +148,7 @@ class _Moment:
         self._after: dict[tuple[int, ...], _Moment] = {}
 
     def update(self, task: Task, graph: DirectGraph) -> Values:
-        """What the node writes. It runs only if it has not run under the same settings."""
+        """The node's update. The node runs only if no run under the same settings is cached."""
         runs = self._runs.setdefault(task.name, [])
         for run in runs:
             if run.holds(task, graph.pipeline):
@@ -156,13 +156,13 @@ class _Moment:
         settings = _Watched(graph.pipeline)
         state = cast(State, {**self.state, **task.sent} if task.sent else self.state)
         made = _made(graph.nodes[task.name], state, cast(PipelineSettings, settings), graph.backend)
-        # An equal update is the same one, so that what follows it is shared too.
+        # Equal updates become one object, so that the following nodes are shared, too.
         update = next((r.update for r in runs if r.task == task and r.update == made), made)
         runs.append(_Run(task, settings.read, update))
         return update
 
     def after(self, updates: Sequence[Values]) -> _Moment:
-        """The state after these updates; equal updates lead to the same one."""
+        """The state after these updates. Equal updates lead to the same state object."""
         key = tuple(map(id, updates))
         if key not in self._after:
             self._after[key] = _Moment(_applied(self.state, updates))
@@ -170,7 +170,7 @@ class _Moment:
 
 
 class _Watched:
-    """Settings that note which of their fields are read."""
+    """Settings that record which of their fields are read."""
 
     def __init__(self, pipeline: PipelineSettings) -> None:
         self._pipeline = pipeline

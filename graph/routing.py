@@ -1,7 +1,7 @@
-"""Routers and conditions: pure functions that say which node comes next.
+"""Routers and conditions: pure functions that choose the next node.
 
-A switch reads the settings, a condition or a router the state of one text too. They read fields,
-never prose.
+A switch reads only the settings. A condition or a router also reads the state of one text. They
+read fields, never prose.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from absa.schemas.state import State
 
 Switch = Callable[[PipelineSettings], bool]
 
-# The debate spoke of no aspect at all.
+# The debate mentioned no aspect.
 NO_VERDICT = "none"
 
 
 def has_memory(p: PipelineSettings) -> bool:
-    """Whether past cases are looked up, and this one is remembered."""
+    """Whether past cases are recalled, and this one is stored."""
     return p.memory.condition != "off"
 
 
 def uses_memory(p: PipelineSettings) -> bool:
-    """Whether what memory holds can change anything."""
+    """Whether memory can change the result."""
     return p.memory.condition == "on"
 
 
@@ -42,7 +42,7 @@ def has_debate(p: PipelineSettings) -> bool:
 
 
 def debates_contested(p: PipelineSettings) -> bool:
-    """Whether a debate is held only where Stage 1 and the embedded analyser differ."""
+    """Whether only texts on which Stage 1 and the embedded analyser differ are debated."""
     return p.debates_contested
 
 
@@ -52,12 +52,12 @@ def has_stage2(p: PipelineSettings) -> bool:
 
 
 def has_validator_review(p: PipelineSettings) -> bool:
-    """Whether the Validator looks a second time."""
+    """Whether the Validator reviews the result in Stage 2."""
     return p.enable_stage2 and p.enable_validator
 
 
 def has_gate(p: PipelineSettings) -> bool:
-    """Whether the debate may override what the reviews left."""
+    """Whether the debate may override the reviewed result."""
     return p.enable_stage2 and p.enable_debate and p.enable_debate_override
 
 
@@ -77,9 +77,9 @@ def asks_arbiter(p: PipelineSettings) -> bool:
 
 
 def may_ask(p: PipelineSettings) -> bool:
-    """Whether a person can be asked at all. One call, or a vote, cannot leave a conflict.
+    """Whether a person can be asked at all. One call or a vote cannot leave a conflict.
 
-    Stage 1 alone can, by the Moderator: the Validator's label may contradict every aspect.
+    Stage 1 alone can, because the Validator's label can contradict every aspect.
     """
     if p.human_review == "on_conflict":
         decided = p.enable_debate or p.enable_stage2 or p.enable_moderator
@@ -93,44 +93,44 @@ def is_doubtful(state: State, p: PipelineSettings) -> bool:
 
 
 def searches_aspects(state: State, p: PipelineSettings) -> bool:
-    """Whether ATE has to find the aspects, or the user gave them."""
+    """Whether ATE extracts the aspects. If the user gave them, it does not."""
     return state.get("given_aspects") is None
 
 
 def next_round(state: State, p: PipelineSettings) -> list[str]:
-    """After the last speaker of a round: another round, or the judge."""
+    """After the last speaker of a round: the next round or the judge."""
     held = len(state["turns"]) // len(p.debate.order)
     return [p.debate.order[0] if held < p.debate.rounds else "judge"]
 
 
 def after_gate(state: State, p: PipelineSettings) -> list[str]:
-    """The verdicts that were given; each has an edge of its own."""
+    """The given verdicts. Each verdict has its own edge."""
     return list(dict.fromkeys(r.verdict for r in state["gate_verdicts"])) or [NO_VERDICT]
 
 
 def after_merge(state: State, p: PipelineSettings) -> list[str]:
-    """To the reviewers (past memory, which advises them) if a tuple is flagged."""
+    """To memory or the reviewers if a tuple is flagged."""
     flagged = state["conflict_flags"] or state["validator_risks"]
     return ["recall" if flagged else "agreed"]
 
 
 def after_votes(state: State, p: PipelineSettings) -> list[str]:
-    """To the model, if the votes leave a tuple open."""
+    """To the arbiter model if the votes do not decide every tuple."""
     return ["arbiter" if undecided(state) else "human_review"]
 
 
 def all_calls(state: State, p: PipelineSettings) -> list[Send]:
-    """To `extract`, once for every call of a vote, side by side."""
+    """To `extract`, in parallel for every call of a vote."""
     return [Send("extract", {**state, "call_number": n}) for n in range(p.vote_calls)]
 
 
 def after_stage1(state: State, p: PipelineSettings) -> list[str]:
-    """Past the debate and Stage 2 if nothing speaks for them."""
+    """Skip the debate and Stage 2 if no tuple is contested."""
     return ["contested" if state["contest"].reasons else "skip_agreed"]
 
 
 def after_compare(state: State, p: PipelineSettings) -> list[str | Send]:
-    """Past the second question if the readers agree; else once for every call more."""
+    """Skip the further calls if the readers agree; else `extract` in parallel for each call."""
     opinion = state["second_opinion"]
     assert opinion is not None, "`compare` writes it"
     if opinion.outcome != "contested":

@@ -1,7 +1,7 @@
-"""Nodes as LangGraph runs them: with the settings in force, in both worlds, sync and async.
+"""Wraps nodes for LangGraph: passes the current settings and supports sync and async runs.
 
-A plain function given to LangGraph would be sent to a thread in every async run; these run in
-the loop, since rules take microseconds.
+In async runs LangGraph sends a plain function to a thread. These steps run in the event loop,
+because rules take microseconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _holds_model(hint: Any) -> bool:
     return any(isinstance(t, type) and issubclass(t, BaseModel) for t in (hint, *get_args(hint)))
 
 
-# The keys that hold models: bare or optional, in lists, in dictionaries.
+# The state keys that hold models: directly or optional, in lists, in dictionaries.
 _LISTS = [k for k, hint in _HINTS.items() if get_origin(hint) is list and _holds_model(hint)]
 _MAPPINGS = [k for k, hint in _HINTS.items() if get_origin(hint) is dict and _holds_model(hint)]
 _MODELS = [
@@ -45,14 +45,14 @@ _MODELS = [
 
 
 class SettingsInForce:
-    """The settings as built or, in a switchable graph, as the run's context asks for them."""
+    """The settings of the graph or, in a switchable graph, those of the run's context."""
 
     def __init__(
         self, pipeline: PipelineSettings, *, switchable: bool, editable: bool = True
     ) -> None:
-        """Take the settings as built; `editable` is a graph whose state can be changed between."""
+        """Take the settings. `editable`: the state can be edited between steps (Studio)."""
         self.switchable = switchable
-        # Twenty nodes of every sample look at every key: a batch goes without.
+        # A batch skips the parsing, because each of 20 nodes per sample would check every key.
         self.state: Callable[[Mapping[str, Any]], State] = typed if editable else _as_it_is
         self._pipeline = pipeline
         self._applied = lru_cache(maxsize=256)(
@@ -60,7 +60,7 @@ class SettingsInForce:
         )
 
     def __call__(self) -> PipelineSettings:
-        """The settings of the run that is going on."""
+        """The settings of the current run."""
         if not self.switchable:
             return self._pipeline
         return self.under(get_runtime(RunContext).context)
@@ -69,12 +69,12 @@ class SettingsInForce:
         """The settings under a context."""
         if context is None:
             return self._pipeline
-        # Which fields were given is part of a context, but not of its equality.
+        # The set of given fields is part of a context, but is not compared by its equality.
         pipeline: PipelineSettings = self._applied(context, frozenset(context.model_fields_set))
         return pipeline
 
     def check_context(self) -> None:
-        """Refuse a context that a graph of fixed settings would ignore."""
+        """Reject a context that a graph of fixed settings would ignore."""
         if not self.switchable and get_runtime().context:
             raise InputError(
                 "this graph was built for fixed settings and takes no context: "
@@ -83,15 +83,15 @@ class SettingsInForce:
 
 
 def typed(state: Mapping[str, Any]) -> State:
-    """The state with its models as models: an edit from outside (Studio) arrives as plain JSON.
+    """Parse plain JSON in the state to models. An edit in Studio arrives as plain JSON.
 
-    Every node of every sample passes here, hence the bare type checks.
+    Every node of every sample calls this function, so it uses fast type checks.
     """
     get = state.get
     if not (
         dict in map(type, map(get, _MODELS))
         or dict in [type(found[0]) for found in map(get, _LISTS) if found]
-        # All values: an edit of one key is merged with models under the others.
+        # All values are checked, because an edit of one key is merged with models under other keys.
         or any(dict in map(type, found.values()) for found in map(get, _MAPPINGS) if found)
     ):
         return cast(State, state)
@@ -105,10 +105,10 @@ def _as_it_is(state: Mapping[str, Any]) -> State:
 
 
 class RuleStep(Runnable[State, Any]):
-    """A rule: a function of the state, or of the state and the settings."""
+    """Runs a rule: a function of the state, or of the state and the settings."""
 
     def __init__(self, rule: Rule, settings: SettingsInForce, keys: Collection[str]) -> None:
-        """Run `rule`; the update of a user's own rule may write only these `keys`."""
+        """Wrap `rule`. The update of a user's own rule may write only `keys`."""
         self.name: str = rule.name
         self._rule = rule
         self._settings = settings
@@ -124,7 +124,7 @@ class RuleStep(Runnable[State, Any]):
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Run the rule in the loop; in a thread, if it may block."""
+        """Run the rule in the loop, or in a thread if it can block."""
         if self._is_async:
             return await self._awaited(input)
         if self._rule.blocking:
@@ -146,10 +146,10 @@ class RuleStep(Runnable[State, Any]):
             return update
         if not isinstance(update, Mapping):
             raise WiringError(
-                f"the node {self.name!r} returned {type(update).__name__}: a node returns a "
+                f"the node {self.name!r} returned {type(update).__name__}: a node must return a "
                 "dictionary, the update of the state"
             )
-        # LangGraph would drop these silently.
+        # LangGraph would drop unknown keys silently.
         if unknown := [key for key in update if key not in self._keys]:
             raise WiringError(
                 f"the node {self.name!r} returned {', '.join(map(repr, unknown))}, which the state "
@@ -160,7 +160,7 @@ class RuleStep(Runnable[State, Any]):
 
 
 class RouteStep(Runnable[State, Any]):
-    """A router: reads the state, names the next node or nodes."""
+    """Runs a router, which returns the next node or nodes."""
 
     name = "route"
 
@@ -173,7 +173,7 @@ class RouteStep(Runnable[State, Any]):
         """Choose."""
         if not self._settings.switchable:
             return self._router(self._settings.state(input), self._settings())
-        # Not `get_runtime()`: there is none where a state is edited by hand.
+        # Not `get_runtime()`: there is no runtime when a user edits a state.
         with set_config_context(config or {}) as run:
             runtime: Runtime[RunContext] | None = run.run(get_runtime, RunContext)
         context = runtime.context if runtime else None
@@ -182,34 +182,34 @@ class RouteStep(Runnable[State, Any]):
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Choose in the loop."""
+        """Run the router in the loop."""
         return self.invoke(input, config)
 
 
 def _explained(error: KeyError, node: str, state: State) -> Exception:
-    """A state key that a changed wiring leaves unwritten is a mistake of the wiring."""
+    """The error for a state key that no node of a changed wiring has written."""
     (key,) = error.args
     if key not in STATE_KEYS or key in state:
         return error
     return WiringError(
-        f"the node {node!r} reads {key!r} from the state, and no node before it wrote that "
-        "key: put the node that writes it back in, or move this one"
+        f"the node {node!r} reads {key!r} from the state, but no node before it wrote that "
+        "key: insert the node that writes it, or move this one"
     )
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint at the name that was probably meant, for the end of a sentence."""
+    """A suggestion of a similar name, for the end of a sentence."""
     close = get_close_matches(name, list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class AgentStep(Runnable[State, Any]):
-    """An agent: one question to the backend."""
+    """Runs an agent: one question to the backend."""
 
     def __init__(
         self, agent: Agent[Any] | Variants, backend: Backend, settings: SettingsInForce
     ) -> None:
-        """Let `backend` answer for `agent`."""
+        """Wrap `agent`; `backend` answers."""
         self.name: str = agent.name
         self._agent = agent
         self._backend = backend
@@ -225,7 +225,7 @@ class AgentStep(Runnable[State, Any]):
             raise _explained(error, self.name, state) from error
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Ask and wait."""
+        """Ask the backend and wait."""
         state, agent, question = self._asked(input)
         start = time.perf_counter()
         reply = self._backend.ask(question)
@@ -234,7 +234,7 @@ class AgentStep(Runnable[State, Any]):
     async def ainvoke(
         self, input: State, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        """Ask and let others go on."""
+        """Ask the backend without blocking the event loop."""
         state, agent, question = self._asked(input)
         start = time.perf_counter()
         reply = await self._backend.aask(question)
@@ -242,7 +242,7 @@ class AgentStep(Runnable[State, Any]):
 
 
 class WithOwnFiles(Runnable[State, Any]):
-    """Another step, with a user's prompts and resources over the shipped ones."""
+    """Runs another step with a user's prompts and resources."""
 
     def __init__(self, step: Runnable[Any, Any], files: OwnFiles) -> None:
         """Run `step` with `files`."""
@@ -264,9 +264,9 @@ class WithOwnFiles(Runnable[State, Any]):
 
 
 def _streamed(update: Update) -> Update:
-    """The update; its answer is also written to `stream_mode="custom"`.
+    """Return the update, and write its answer to `stream_mode="custom"`.
 
-    LangGraph's server streams the keys of the output only: its `updates` hold no agent's answer.
+    LangGraph's server streams only the keys of the output, so its `updates` have no answers.
     """
     for record in update["calls"].values():
         get_runtime().stream_writer(

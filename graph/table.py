@@ -1,13 +1,13 @@
-"""A graph as data: its nodes, its edges, and the conditions under which a node is used.
+"""A graph as data: nodes, edges, and the conditions under which a node is used.
 
-A protocol's table holds all nodes that the protocol can have. Two kinds of conditions leave some of
-them out:
+The table of a protocol has all nodes that the protocol can use. Two kinds of conditions leave out
+some of them:
 
-- `switches` read the settings: `validator` is used if `enable_validator` is set.
-- `conditions` read the state of one text too: `human_review` is used if the agents left a doubt.
+- `switches` read only the settings: `validator` is used if `enable_validator` is set.
+- `conditions` also read the state of one text: `human_review` is used if a doubt is left.
 
-An edge to a node that is left out leads to the nodes after it. Where an edge leads to several nodes
-side by side, one that is left out is simply missing, as long as another one remains.
+An edge to a node that is left out leads to the nodes after it. If an edge leads to several parallel
+nodes, one that is left out is dropped as long as another one remains.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Router = Callable[[State, PipelineSettings], Sequence[str | Send]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A node that computes an update of the state: `function(state)` or `(state, pipeline)`."""
+    """A node that computes a state update by `function(state)` or `function(state, pipeline)`."""
 
     name: str
     function: Callable[..., Any]
-    # It waits for a store or something else: async runs call it in a thread.
+    # It can block, for example on a store. Async runs call it in a thread.
     blocking: bool = False
-    # A user wrote it: its update is checked for keys that the state does not have.
+    # A user wrote it, so its update is checked for unknown keys.
     own: bool = False
 
     @cached_property
@@ -45,14 +45,14 @@ class Rule:
         return len(inspect.signature(self.function).parameters) > 1
 
     def __call__(self, state: State, pipeline: PipelineSettings) -> Any:
-        """The update for this state."""
+        """Compute the update for this state."""
         if self.takes_settings:
             return self.function(state, pipeline)
         return self.function(state)
 
     @property
     def writes(self) -> frozenset[str]:
-        """The state keys of the update, as far as the function's type hints say."""
+        """The state keys of the update, from the function's type hints."""
         update = get_type_hints(self.function).get("return")
         return frozenset(getattr(update, "__annotations__", {}))
 
@@ -62,11 +62,11 @@ Node = Agent[Any] | Variants | Rule
 
 @dataclass(frozen=True)
 class Choice:
-    """Edges of which a router picks some for every text.
+    """Edges from which a router selects for every text.
 
-    The router returns words, and `ways` says where each word leads. The last way is where edges to
-    this node lead if the node itself is left out. With `labelled` every word stands at an edge of
-    its own in the drawing, and goes with its node if that is left out.
+    The router returns words, and `ways` maps each word to its target. If the node itself is left
+    out, edges to it lead to the target of the last way. With `labelled`, the drawing shows an edge
+    for every word, and a word whose node is left out is left out, too.
     """
 
     router: Router
@@ -75,11 +75,11 @@ class Choice:
 
     @classmethod
     def of(cls, router: Router, *targets: str) -> Choice:
-        """A choice between nodes, which the router calls by their names."""
+        """A choice whose router returns names of nodes."""
         return cls(router, {target: (target,) for target in targets})
 
     def picked(self, state: State, pipeline: PipelineSettings) -> list[str | Send]:
-        """The nodes that the router picks for this text."""
+        """The nodes that the router selects for this text."""
         picked: list[str | Send] = []
         for word in self.router(state, pipeline):
             picked += [word] if isinstance(word, Send) else self.ways[word]
@@ -101,13 +101,13 @@ class Table:
     )
 
     def is_used(self, name: str, state: State, pipeline: PipelineSettings) -> bool:
-        """Whether the node is used for this text, under these settings."""
+        """Whether the node is used for this text under these settings."""
         if name in self.switches and not self.switches[name](pipeline):
             return False
         return name not in self.conditions or self.conditions[name](state, pipeline)
 
     def next(self, source: str, state: State, pipeline: PipelineSettings) -> list[str | Send]:
-        """What runs after `source` for this text, past the nodes that are left out."""
+        """The nodes that run after `source` for this text, without nodes that are left out."""
         route = self.edges[source]
         picked = route.picked(state, pipeline) if isinstance(route, Choice) else route
         sends = [target for target in picked if isinstance(target, Send)]
@@ -123,37 +123,37 @@ class Table:
         return route
 
     def after(self, name: str) -> tuple[str, ...]:
-        """Where an edge to `name` leads if the node is left out."""
+        """The target of an edge to `name` if the node is left out."""
         route = self.edges.get(name, ())
         return list(route.ways.values())[-1] if isinstance(route, Choice) else route
 
     def follow(self, names: Sequence[str], is_used: Callable[[str], bool]) -> tuple[str, ...]:
-        """The nodes that an edge to `names` reaches, past those that are left out."""
+        """The nodes that an edge to `names` reaches, without nodes that are left out."""
         used = tuple(name for name in names if name == END or is_used(name))
         if used or not names:
             return used
         return self.follow(_once(n for name in names for n in self.after(name)), is_used)
 
     def possible(self, names: Sequence[str]) -> tuple[str, ...]:
-        """All nodes that an edge to `names` may reach, as far as conditions decide."""
+        """All nodes that an edge to `names` can reach, for all outcomes of the conditions."""
         if not all(name in self.conditions for name in names):
             return tuple(names)
         further = _once(n for name in names for n in self.after(name))
         return _once((*names, *(self.possible(further) if further else ())))
 
     def may_follow(self, source: str) -> tuple[str, ...]:
-        """All nodes that may come after `source`, as far as conditions decide."""
+        """All nodes that can follow `source`, for all outcomes of the conditions."""
         route = self.edges[source]
         ways = route.ways.values() if isinstance(route, Choice) else [route]
         return _once(name for way in ways for name in self.possible(way))
 
     def state_schema(self, own_keys: Mapping[str, Any] | None = None) -> type[Any]:
-        """The state that these nodes need, with the keys that a user's nodes declare."""
+        """The state schema for these nodes, with the keys that a user's nodes declare."""
         with_answers = any(getattr(node, "writes", "") is None for node in self.nodes.values())
         return state_schema(self.nodes, own_keys or {}, with_answers=with_answers)
 
     def only(self, is_used: Callable[[str], bool]) -> Table:
-        """The table with edges past the nodes that are left out."""
+        """The table without nodes that are left out; edges lead past them."""
 
         def past(route: Route) -> Route:
             if not isinstance(route, Choice):
@@ -169,12 +169,12 @@ class Table:
         return replace(self, edges=edges)
 
     def under(self, pipeline: PipelineSettings) -> Table:
-        """The table of fixed settings: the nodes that can be reached, and no switches."""
+        """The table for fixed settings: only reachable nodes, without switches."""
         fixed = self.only(lambda name: name not in self.switches or self.switches[name](pipeline))
         return replace(fixed, switches={}).reachable()
 
     def reachable(self, start: str = "__start__") -> Table:
-        """The table without nodes that no edge leads to."""
+        """The table without unreachable nodes."""
         seen, todo = {start}, [start]
         while todo:
             new = [name for name in self.targets(todo.pop()) if name not in seen]
@@ -189,7 +189,7 @@ class Table:
 
 
 def table_nodes(*nodes: Node | Callable[..., Any]) -> dict[str, Node]:
-    """Nodes by name; a rule's function becomes a node of its own name."""
+    """Nodes by name. A rule's function becomes a node with the function's name."""
     named: list[Node] = [
         n if isinstance(n, Agent | Variants | Rule) else Rule(n.__name__, n) for n in nodes
     ]

@@ -1,4 +1,4 @@
-"""The nodes and edges of a graph as data that a user can change before compiling it."""
+"""The nodes and edges of a graph as data, which a user can change before compiling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLES: Mapping[str, Callable[[PipelineSettings], Table]] = {
     "single": vote,
     "vote": vote,
 }
-# What every agent is shown or every text has, whichever nodes the graph holds.
+# State keys that every graph has.
 _ALWAYS_WRITTEN = frozenset(MemoryInputState.__annotations__) | {
     "reader_trust",
     "calls",
@@ -50,19 +50,19 @@ OwnNode = Agent[Any] | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Wiring:
-    """The nodes and edges of a graph. Every method returns a new `Wiring`.
+    """The nodes and edges of a graph. The methods for changes return a new `Wiring`.
 
     Mistakes are collected, and `compile` raises them together as one `WiringError`.
     """
 
     pipeline: PipelineSettings
     table: Table
-    # Makes the backend, and opens the store, of a graph that is compiled without them.
+    # Make the backend and open the store if `compile` gets none.
     default_backend: Callable[[], Backend] | None = None
     open_store: Callable[[], AbstractContextManager[BaseStore | None]] = nullcontext
-    # Some nodes or edges are not the shipped ones.
+    # Whether a node or an edge was changed.
     is_changed: bool = False
-    # Lets the embedded analyser answer for `second_reader`, whoever answers for the others.
+    # Adds the embedded analyser for `second_reader` to any backend.
     with_reader: Callable[[Backend], Backend] = lambda backend: backend
     own_nodes: frozenset[str] = frozenset()
     own_files: OwnFiles | None = None
@@ -76,17 +76,16 @@ class Wiring:
 
     @property
     def edges(self) -> dict[str, tuple[str, ...]]:
-        """The nodes that may follow each node; START and END are LangGraph's names."""
+        """The nodes that can follow each node. START and END are LangGraph's names."""
         return {source: self.table.may_follow(source) for source in self.table.edges}
 
     def replace(
         self, name: str, node: OwnNode, *, writes: Mapping[str, Any] | None = None
     ) -> Wiring:
-        """Put another node in the place of `name`; its edges stay.
+        """Replace the node `name`; its edges stay.
 
         `node` is a function from the state to an update (plain or async; a second parameter gets
-        the pipeline settings) or an `Agent`. `writes` declares state keys of your own with their
-        types.
+        the pipeline settings) or an `Agent`. `writes` declares your state keys with their types.
         """
         if name not in self.table.nodes:
             return self._mistaken(self._unknown(name))
@@ -101,9 +100,9 @@ class Wiring:
         before: str | None = None,
         writes: Mapping[str, Any] | None = None,
     ) -> Wiring:
-        """Put a new node into the edge from `after` to `before`.
+        """Insert a new node into the edge from `after` to `before`.
 
-        Without `before` the new node takes over all edges of `after`.
+        Without `before`, the new node takes over all edges of `after`.
         """
         edges = self.table.edges
         unknown = [n for n in (after, before) if n is not None and not self._has(n)]
@@ -115,7 +114,9 @@ class Wiring:
                 f"no edge leads from {after!r} to {before!r}: it leads to {leads}"
             )
         if name in self.table.nodes:
-            return self._mistaken(f"{name!r} is a node already: choose another name, or replace it")
+            return self._mistaken(
+                f"a node {name!r} exists already: choose another name, or use replace()"
+            )
         if before is None:
             changed = {**edges, after: (name,), name: edges[after]}
         else:
@@ -123,7 +124,7 @@ class Wiring:
         return self._with_node(name, node, writes or {}, changed)
 
     def remove(self, name: str) -> Wiring:
-        """Take a node out; the edges to it lead to the nodes after it."""
+        """Remove a node. Edges to it lead to the nodes after it."""
         if name not in self.table.nodes:
             return self._mistaken(self._unknown(name))
         left = self.table.only(lambda other: other != name)
@@ -137,15 +138,15 @@ class Wiring:
     def rewire(
         self, source: str, *targets: str, by: Callable[[State], Any] | None = None
     ) -> Wiring:
-        """Replace the edges of `source` by edges to `targets`, which run side by side.
+        """Replace the edges of `source` by edges to `targets`, which run in parallel.
 
-        With `by`, a function from the state to the name (or names) of the next nodes, only those
-        are taken.
+        With the router `by`, a function from the state to the name (or names) of the next nodes,
+        only those run.
         """
         unknown = [n for n in (source, *targets) if not self._has(n)]
         if unknown or not targets:
             mistakes = list(map(self._unknown, unknown))
-            mistakes += [] if targets else [f"rewire({source!r}) names no target"]
+            mistakes += [] if targets else [f"rewire({source!r}) needs at least one target"]
             return self._mistaken(*mistakes)
         route: Route = targets if by is None else Choice.of(_listed(by), *targets)
         table = replace(self.table, edges={**self.table.edges, source: route})
@@ -163,15 +164,15 @@ class Wiring:
         """Compile the graph.
 
         Args:
-            backend: Answers for the agents; default: the one that the settings name.
+            backend: Answers for the agents; default: the backend of the settings.
             checkpointer: Lets the graph wait for a person (`pipeline.human_review`).
-            store: Keeps the episodes of memory; default: the one that the settings name.
+            store: Keeps the episodes of memory; default: the store of the settings.
             name: The name of the graph.
-            interactive: LangGraph's server brings its own checkpointer and store, and refuses a
-                graph that has them. Say so here, so that the graph waits for a person.
+            interactive: Set this for LangGraph's server. It has its own checkpointer and store and
+            rejects a graph with others; with this flag the graph still waits for a person.
 
         Raises:
-            WiringError: The graph cannot work; the message lists all reasons.
+            WiringError: The graph is invalid; the message lists all reasons.
         """
         if mistakes := (*self.mistakes, *self._mistakes_of_the_whole()):
             raise WiringError("; ".join(mistakes))
@@ -195,7 +196,7 @@ class Wiring:
             own_keys=self.own_keys,
             own_files=self.own_files,
         )
-        # The store is closed when the graph is no longer used.
+        # The store is closed when the graph is garbage collected.
         weakref.finalize(graph, opened.close)
         return graph
 
@@ -203,7 +204,7 @@ class Wiring:
         """The same nodes and edges without LangGraph, for a backend of recorded answers.
 
         Raises:
-            WiringError: The wiring has memory, or nodes or edges of a user's own.
+            WiringError: The wiring has memory, or a user's nodes or edges.
         """
         if why := self.only_as_graph:
             raise WiringError(f"this wiring runs only as a compiled graph: {why}")
@@ -215,7 +216,7 @@ class Wiring:
 
     @property
     def only_as_graph(self) -> str | None:
-        """Why this wiring runs through LangGraph only; None if it can be walked directly."""
+        """The reason why this wiring needs LangGraph; None if it can run directly."""
         if "recall" in self.table.nodes:
             return "memory is on"
         if self.is_changed:
@@ -236,14 +237,16 @@ class Wiring:
     ) -> Wiring:
         mistakes = []
         if name in STATE_KEYS or name in self.own_keys:
-            mistakes.append(f"{name!r} is a key of the state: give the node another name")
+            mistakes.append(f"{name!r} is already a state key: choose another name for the node")
         if taken := [key for key in writes if key in STATE_KEYS]:
             keys = ", ".join(map(repr, taken))
-            mistakes.append(f"the state has {keys} already: leave it out of writes")
+            mistakes.append(f"the state already has {keys}: remove it from writes")
         made: Node
         if isinstance(node, Agent):
             if node.name != name:
-                mistakes.append(f"the agent is called {node.name!r}, its node {name!r}")
+                mistakes.append(
+                    f"the agent's name {node.name!r} differs from its node's name {name!r}"
+                )
             mistakes += _prompt_mistakes(node)
             made = node
         else:
@@ -262,14 +265,14 @@ class Wiring:
     def _mistakes_of_the_whole(self) -> Iterator[str]:
         reachable = self.table.reachable()
         for name in sorted(self.own_nodes - reachable.nodes.keys()):
-            yield f"nothing leads to your node {name!r}: insert it, or rewire an edge to it"
+            yield f"no edge leads to your node {name!r}: insert it, or rewire an edge to it"
         if END not in {t for source in reachable.edges for t in reachable.targets(source)}:
             yield "no path leads to the end of the graph"
         for source in reachable.nodes:
             if not reachable.targets(source):
-                yield f"nothing follows {source!r}: rewire it to the node that should"
+                yield f"no edge leaves {source!r}: rewire it to the next node"
         if cycle := _plain_cycle(reachable):
-            yield f"{' -> '.join(cycle)} is a cycle without a router: it would never end"
+            yield f"{' -> '.join(cycle)} is a cycle without a router, so it would never end"
         written = _written(reachable.nodes.values()) | self.own_keys.keys() | _ALWAYS_WRITTEN
         for node in reachable.nodes.values():
             if isinstance(node, Agent) and not callable(node.sees):
@@ -282,7 +285,7 @@ class Wiring:
 
 
 def wiring(pipeline: PipelineSettings) -> Wiring:
-    """The nodes and edges of these settings: what is switched off is not among them."""
+    """The nodes and edges of these settings, without parts that are switched off."""
     return Wiring(pipeline, TABLES[pipeline.protocol](pipeline).under(pipeline))
 
 
@@ -330,7 +333,7 @@ def _prompt_mistakes(agent: Agent[Any]) -> Iterator[str]:
 
 
 def _plain_cycle(table: Table) -> list[str]:
-    """A cycle of edges that no router decides, as the names on it; empty if there is none."""
+    """The names on a cycle of edges without a router; empty if there is none."""
     done: set[str] = set()
 
     def search(name: str, path: list[str]) -> list[str]:
@@ -349,7 +352,7 @@ def _plain_cycle(table: Table) -> list[str]:
 
 
 def _check_playable(backend: Backend, table: Table, pipeline: PipelineSettings) -> None:
-    """Refuse agents that the backend has no answer for, before anything is analysed."""
+    """Raise an error for agents that the backend cannot answer for, before the first text."""
     can_play = getattr(backend, "can_play", None)
     if can_play is None:
         return
@@ -357,6 +360,6 @@ def _check_playable(backend: Backend, table: Table, pipeline: PipelineSettings) 
     agents = [node.under(pipeline) for node in nodes if isinstance(node, Agent | Variants)]
     if missing := [a.name for a in agents if not can_play(a.role, as_answer(cast(Any, a.answer)))]:
         raise WiringError(
-            f"the offline analyser cannot answer for {', '.join(map(repr, missing))}: it knows the "
-            "shipped agents only; use backend.kind openai, or take the agent out"
+            f"the offline analyser cannot answer for {', '.join(map(repr, missing))}: it supports "
+            "only the shipped agents; use backend.kind openai, or remove the agent"
         )

@@ -1,4 +1,4 @@
-"""`adopt`: does Stage 2 replace Stage 1?
+"""`adopt`: decides whether Stage 2 replaces Stage 1.
 
 | # | condition                                                         | outcome              |
 |---|-------------------------------------------------------------------|----------------------|
@@ -9,9 +9,9 @@
 | 5 | Stage 1 had no grounded explicit sentiment, now there is one      | `grounding_improved` |
 | 6 | otherwise                                                         | `review_applied`     |
 
-3 to 6 are candidates: adopted if their evidence value reaches `ev_threshold`. The value is the
-weighted mean of the components that this graph can have at all; with fixed weights an ablation
-without debate could never reach the threshold, and would measure the formula.
+3 to 6 are candidates. They are adopted if their evidence value reaches `ev_threshold`. The value is
+the weighted mean of the components that this graph has. With fixed weights an ablation without
+debate could never reach the threshold, and the ablation would measure the formula.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import cached_property
 from absa.nodes.board import Board, Tuples, tuples
 from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.language import Language, language
-from absa.nodes.override_gate import gate_log, hinted_aspects, settle
+from absa.nodes.override_gate import apply_overrides, gate_log, hinted_aspects
 from absa.nodes.polarity import read
 from absa.nodes.review_context import known_edits
 from absa.nodes.text import grounded
@@ -41,7 +41,7 @@ from absa.schemas.settings import OverrideSettings, PipelineSettings
 from absa.schemas.state import AdoptUpdate, State
 from absa.schemas.verdicts import SKIPS, VERDICTS
 
-# Why a debate whose tuples are not the final ones may have been overruled (integrity check S3).
+# Allowed reasons if the debate's tuples are not the final ones (integrity check S3).
 EV_REASONS: dict[str, str] = {
     "ev_below_threshold": "low_ev",
     "conflict_blocked": "conflict",
@@ -51,7 +51,7 @@ EV_REASONS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the decision rests on."""
+    """The inputs of the decision."""
 
     text: str
     lang: Language
@@ -72,7 +72,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Change:
-    """An aspect that differs between the stages; `before` are its forms in Stage 1."""
+    """An aspect that differs between the stages; `before` has its forms in Stage 1."""
 
     key: str
     before: tuple[AspectRecord, ...]
@@ -98,7 +98,7 @@ class Change:
 
     @property
     def span_changed(self) -> bool:
-        """Whether its place differs, where it has a tuple in both stages."""
+        """Whether its span differs, if it has a tuple in both stages."""
         return any(
             old.sentiments and self.polarities and self.after and old.span != self.after.span
             for old in self.before
@@ -106,7 +106,7 @@ class Change:
 
     @property
     def gained_second_polarity(self) -> bool:
-        """It has two polarities now where Stage 1 had at most one."""
+        """Whether it now has two polarities, and had at most one in Stage 1."""
         return len(self.polarities) > 1 and all(len(a.polarities) <= 1 for a in self.before)
 
 
@@ -115,11 +115,11 @@ def _judgements(aspect: AspectRecord) -> frozenset[tuple[str | None, str]]:
 
 
 def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
-    """Take the overrides into the patched result, and decide whether it replaces Stage 1."""
+    """Apply the overrides to the patched result, and decide whether it replaces Stage 1."""
     assert state["patched_result"] is not None, "adoption comes after the reviews"
     lang = language(state["lang"])
     board = Board(state["patched_result"], state["text"], lang)
-    overrides = settle(board, state["gate_outcomes"])
+    overrides = apply_overrides(board, state["gate_outcomes"])
     patched = board.result()
     after = state["stage2_validation"]
     evidence = Evidence(
@@ -142,7 +142,7 @@ def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
 
 
 def decide(e: Evidence, settings: OverrideSettings) -> Adoption:
-    """The table above."""
+    """Decide by the table above."""
     changed = changes(e)
     if not tuples(e.patched, e.lang):
         return Adoption(decision="not_adopted", reason="low_signal")
@@ -165,7 +165,7 @@ def decide(e: Evidence, settings: OverrideSettings) -> Adoption:
 
 
 def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
-    """The reason of the first aspect that the gate skipped, other than for having had its one."""
+    """The first skip reason of the gate, apart from used-up overrides."""
     return next(
         (
             r.verdict
@@ -179,7 +179,7 @@ def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
 def changes(e: Evidence) -> list[Change]:
     """The aspects that differ: in polarities, categories or, with a tuple in both, in their span.
 
-    An aspect whose span was revised is one and the same under its new term.
+    An aspect with a revised span counts as the same aspect.
     """
     board = e.board
     before: dict[str, list[AspectRecord]] = {}
@@ -191,7 +191,7 @@ def changes(e: Evidence) -> list[Change]:
 
 
 def debate_tuples(e: Evidence) -> Tuples:
-    """The valid tuples that the judge gave, under the names the aspects have now."""
+    """The judge's valid tuples under the current names of the aspects."""
     if e.summary is None:
         return frozenset()
     said = [
@@ -203,7 +203,7 @@ def debate_tuples(e: Evidence) -> Tuples:
 
 
 def debate_differs(e: Evidence) -> bool:
-    """The debate gave tuples, and they are not the patched ones."""
+    """Whether the debate gave tuples that differ from the patched ones."""
     said = debate_tuples(e)
     return bool(said) and said != tuples(e.patched, e.lang)
 
@@ -221,7 +221,7 @@ def candidate_reason(e: Evidence) -> str:
 
 
 def has_grounded_explicit(result: StageResult, text: str) -> bool:
-    """Whether any sentiment is explicit and has its evidence in the text."""
+    """Whether any sentiment is explicit with evidence in the text."""
     return any(
         grounded(text, s.evidence) and not a.is_implicit(s)
         for a in result.aspects
@@ -248,7 +248,7 @@ def ev_components(e: Evidence, changed: Sequence[Change]) -> dict[str, float]:
 
 
 def support(change: Change, hints: Sequence[Hint]) -> float:
-    """The share of the hint weight that agrees with a change; 0 where nobody spoke of it."""
+    """The share of the hint weight that agrees with a change; 0 without hints."""
     agreeing = disagreeing = 0.0
     for hint in hints:
         polarity = read(hint.polarity_hint).value if hint.polarity_hint else None
@@ -263,7 +263,7 @@ def support(change: Change, hints: Sequence[Hint]) -> float:
 
 
 def is_grounded(change: Change, text: str) -> bool:
-    """A change is grounded by evidence in the text; a removal by the lack of it."""
+    """Whether a change has evidence in the text, or a removed tuple had none."""
     if change.after is not None and change.after.sentiments:
         return any(grounded(text, s.evidence) for s in change.after.sentiments)
     return any(
@@ -274,7 +274,7 @@ def is_grounded(change: Change, text: str) -> bool:
 
 
 def weighted_mean(values: dict[str, float], weights: dict[str, float]) -> float:
-    """The mean of the given values by their weights; 0 where no weight is left."""
+    """The weighted mean of the available values; 0 if no weight is left."""
     weight = sum(weights[name] for name in values)
     return sum(weights[name] * value for name, value in values.items()) / weight if weight else 0.0
 

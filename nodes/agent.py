@@ -1,4 +1,4 @@
-"""What all agents have in common: a question is asked, an answer read, a record kept."""
+"""The base of all agents: makes the question, parses the answer, records the call."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def _first_turn(_: State) -> int:
 class Agent(Generic[A]):
     """An agent: a node that asks the backend one question.
 
-    `Agent("sarcasm", prompt="Say whether …", sees=("stage1_result",), answer=Sarcasm)` is all that
-    an agent of your own needs. Its answer, a pydantic model, stands in `state["answers"]` under its
-    name, and in the output's `meta.answers`. With `shared=True` the debate's later speakers see it.
+    `Agent("sarcasm", prompt="Say whether …", sees=("stage1_result",), answer=Sarcasm)` is a whole
+    agent of your own. Its answer, a pydantic model, is stored in `state["answers"]` under its name
+    and in the output's `meta.answers`. With `shared=True`, the debate's later speakers see it.
 
     `prompt` is the text of the prompt, a `Path` to a Markdown file, or the name of a shipped prompt
-    (default: the agent's name). `sees` names the state keys that the agent is shown besides the
-    text; shipped agents use a function instead. `writes` is the state key that takes the answer;
-    `update` computes something else for it.
+    (default: the agent's name). `sees` names the state keys that the agent gets besides the text;
+    shipped agents use a function instead. `writes` is the state key for the answer. `update`
+    computes another update from the answer.
     """
 
     name: str
@@ -57,22 +57,22 @@ class Agent(Generic[A]):
     turn: Callable[[State], int] = _first_turn
     temperature: Callable[[PipelineSettings], float | None] = lambda pipeline: None
     repeats: bool = False
-    # A further prompt, whose instructions and examples follow those of `prompt`.
+    # A second prompt, which is appended to `prompt`.
     note: str | None = None
-    # The name in prompts, traces and settings, where that is not the node's.
+    # The name in prompts, traces and settings, if it differs from the node's name.
     asks_as: str | None = None
 
     @property
     def role(self) -> str:
-        """The name under which it asks."""
+        """The name of the agent in questions and traces."""
         return self.asks_as or self.name
 
     def under(self, pipeline: PipelineSettings) -> Agent[A]:
-        """The agent under these settings: this one."""
+        """The agent under these settings, which is always this one."""
         return self
 
     def question(self, state: State, pipeline: PipelineSettings) -> Ask:
-        """The question for this state. Prompt and examples come first and never change."""
+        """The question for this state. The constant part, prompt and examples, comes first."""
         inputs = {
             "text": state["text"],
             "lang": state["lang"],
@@ -116,7 +116,7 @@ class Agent(Generic[A]):
         return {key: _PLAIN.dump_python(values.get(key), mode="json") for key in self.sees}
 
     def take(self, state: State, question: Ask, reply: Reply, elapsed_ms: float) -> Update:
-        """The state's update from a reply; a reply that cannot be read is a failure on record."""
+        """The state update from a reply. An unreadable reply becomes a recorded failure."""
         output = encodable(dict(reply.output))
         try:
             answer, notes = read_answer(question.answer, output)
@@ -146,7 +146,7 @@ class Agent(Generic[A]):
         key = f"{self.role}#{question.turn}"
         own: BaseModel = answer
         if type(answer) is not self.answer:
-            # The user's own class, which a checkpoint can find again.
+            # The user's own class, so that a checkpoint can find it again.
             own = self.answer.model_validate(answer.model_dump(by_alias=True))
         update = {"calls": {key: record}, **self._own_update(state, cast(A, own))}
         if "memory" in question.inputs:
@@ -171,7 +171,7 @@ class Variants:
     under: Callable[[PipelineSettings], Agent[Any]]
 
 
-# Writes any value of the state, models included, as plain JSON values.
+# Converts any value of the state, models included, to plain JSON values.
 _PLAIN: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -180,7 +180,7 @@ def _calls_of(node: str, state: State) -> int:
 
 
 def _sha256(system: str, examples: assets.Examples, user: str) -> str:
-    """Of all words of a question."""
+    """The hash of all texts of a question."""
     words = _hashed(system, examples).copy()
     words.update(user.encode())
     return words.hexdigest()
@@ -188,15 +188,15 @@ def _sha256(system: str, examples: assets.Examples, user: str) -> str:
 
 @cache
 def _hashed(system: str, examples: assets.Examples) -> hashlib._Hash:
-    """What never changes is thousands of words: it is hashed once."""
+    """The hash state of the constant part, which has thousands of words, cached."""
     words = (system, *chain.from_iterable(examples), "")
     return hashlib.sha256("\0".join(words).encode())
 
 
 def encodable(output: dict[str, Any]) -> dict[str, Any]:
-    """The output as it can be written down: half a surrogate pair cannot, and becomes `?`."""
+    """The output in a form that can be encoded: half a surrogate pair becomes `?`."""
     try:
-        to_json(output)  # five times as fast as `json`, and it refuses such a half
+        to_json(output)  # five times as fast as `json`, and it rejects half surrogate pairs
         return output
     except PydanticSerializationError:
         text = json.dumps(output, ensure_ascii=False)
@@ -204,32 +204,33 @@ def encodable(output: dict[str, Any]) -> dict[str, Any]:
         return decoded
 
 
-# What models are not shown: places are computed from the words, a model's confidence says little to
-# another one, and the judge's edits are among the hints.
+# Not shown to models: spans, which are computed from the words; confidences, which mean little to
+# another model; and the judge's edits, which are among the hints.
 _UNSHOWN = frozenset(
     {"span", "confidence", "weight", "provenance_hint", "final_patch"}
-    # Of the words of an answer, as the server tells them.
+    # The token probabilities of an answer.
     | {"name_probability", "word_probability"}
 )
-# An argument weighs what its stance does: a reviewer is shown that too.
+# The weight of an argument, which reviewers see, too.
 _SHOWN_IN: Mapping[str, frozenset[str]] = {"rebuttal_points": frozenset({"weight"})}
-# Keyed by aspect terms, which may be any word.
+# Keyed by aspect terms, which can be any word.
 _BY_TERM = frozenset({"aspect_hints"})
 _CONTAINERS = (dict, list, tuple)
 
 
 def render(inputs: Mapping[str, Any]) -> str:
-    """The user message: one JSON object, so that nothing in a review can pass for an instruction.
+    """The user message: one JSON object, so that a text cannot be mistaken for an instruction.
 
-    JSON quotes the text whatever it holds; a delimiter made of words could be imitated. Every
-    token of it is paid for in every call: no blanks, nothing empty, nothing a model cannot use.
-    It sees the language, and a small one takes the domain for an aspect: "restaurant" is good.
+    JSON quotes every text safely; a text could imitate a delimiter made of words. Because every
+    token costs in every call, the message has no spaces, no empty values, and only useful fields.
+    The language is visible from the text. The domain is left out because small models take it for
+    an aspect ("restaurant" is good).
     """
     told = {}
     for key, value in inputs.items():
         if key in ("lang", "domain", "categories"):
             continue
-        # In a solved example an empty list is the solution.
+        # In an example an empty list is a valid answer.
         shown = value if key == "demos" else _shown(value)
         if shown:
             told["review" if key == "text" else key] = shown
@@ -276,20 +277,20 @@ def without_categories(demos: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def category_section(section: str, categories: CategorySet, lang: str) -> str:
-    """What is said about categories in a prompt, and the list of them."""
+    """The section about categories in a prompt, with their list."""
     listed = categories.glosses(lang).items()
     lines = (f"{name}: {gloss}" if gloss else name for name, gloss in listed)
     return "\n".join((assets.prompt(section), "", *lines))
 
 
 def shared_view(state: State) -> dict[str, Any]:
-    """Answers that agents of the user's own share with the speakers; nothing without any."""
+    """Answers that a user's own agents share with the speakers; empty without any."""
     shared = state.get("shared_answers")
     return {"shared": _PLAIN.dump_python(shared, mode="json")} if shared else {}
 
 
 def stage1_view(state: State) -> dict[str, Any]:
-    """Stage 1 as the debate sees it. Every aspect has a sentiment, so these name them all."""
+    """Stage 1 for the debate: the sentiments, which name all aspects."""
     view = atsa_view(state)
     validation = state["stage1_validation"]
     view |= {

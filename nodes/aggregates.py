@@ -1,7 +1,7 @@
-"""What the Moderator sees of a stage and of the Validator.
+"""The Moderator's inputs from a stage and from the Validator.
 
-A stage is a label with a confidence, once over everything and once over what is explicit and
-grounded; the Validator is its issues.
+A stage gives a label with a confidence twice: over all sentiments, and over the explicit, grounded
+ones. The Validator gives its issues.
 """
 
 from __future__ import annotations

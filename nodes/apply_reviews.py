@@ -1,22 +1,22 @@
-"""`apply_reviews`: the Validator's proposals, ATE's and ATSA's reviews, on a copy of Stage 1.
+"""`apply_reviews`: applies the Validator's proposals and the reviews to a copy of Stage 1.
 
-Applied in this order, one log entry each:
+They are applied in this order, with one log entry each:
 
 | who         | action          | effect                                                       |
 |-------------|-----------------|--------------------------------------------------------------|
 | validator   | `FLIP_POLARITY` | positive and negative swapped; a neutral stays               |
 |             | `DROP_ASPECT`   | aspect and sentiments removed                                |
-|             | `REVISE_SPAN`   | another place, and so another term                           |
+|             | `REVISE_SPAN`   | another span, and so another term                            |
 | ate_review  | `revise_span`   | as above                                                     |
 |             | `drop`          | as above                                                     |
 |             | `add`           | a new aspect; its unanchored sentiments, or a backfilled one |
 | atsa_review | `flip_polarity` | to `revised_polarity`, else the opposite                     |
 |             | `drop`          | the sentiments only                                          |
-|             | `add`           | where there is none, or in place of a backfilled one         |
-| debate      | `set_category`  | another category, where one other speaker asked the judge's  |
+|             | `add`           | if there is none, or instead of a backfilled one             |
+| debate      | `set_category`  | another category, if one speaker asked for the judge's       |
 
-`keep` and `maintain` are no corrections. What would change nothing is not applied: an entry marked
-applied can be seen in the result.
+`keep` and `maintain` are not corrections. An action without an effect is marked as not applied, so
+that every applied entry is visible in the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import ApplyUpdate, State
 
 NOT_CORRECTIONS = ("keep", "maintain")
-# Why an action was not applied.
+# Reasons why an action was not applied.
 NO_CHANGE = "no_change"
 TARGET_NOT_FOUND = "target_not_found"
 NOT_IN_TEXT = "not_in_text"
@@ -54,7 +54,7 @@ HAS_SENTIMENT = "has_sentiment"
 UNKNOWN_ACTION = "unknown_action"
 ASPECT_GIVEN = "aspect_given"
 INVALID_CATEGORY = "invalid_category"
-# Nobody but the judge asked for it.
+# Only the judge asked for it.
 NOT_SECONDED = "not_seconded"
 _CHANGES_ASPECTS = {
     ("validator", "DROP_ASPECT"),
@@ -65,12 +65,12 @@ _CHANGES_ASPECTS = {
     ("atsa_review", "drop"),
 }
 
-# An action changes the board and returns the key it worked on, or returns why it could not.
+# An action changes the board and returns the changed key, or returns the reason why it could not.
 Outcome = tuple[str, None] | tuple[None, str]
 
 
 def apply_reviews(state: State, pipeline: PipelineSettings) -> ApplyUpdate:
-    """Apply what Stage 2 said to a copy of Stage 1."""
+    """Apply the reviews to a copy of Stage 1."""
     given = state.get("given_aspects") is not None
     board = Board(state["stage1_result"], state["text"], language(state["lang"]), given=given)
     counter = PolarityCounter(categories_of(pipeline))
@@ -96,7 +96,7 @@ def apply_reviews(state: State, pipeline: PipelineSettings) -> ApplyUpdate:
 
 
 def apply_proposal(board: Board, proposal: Proposal) -> Correction:
-    """One proposal of the Validator."""
+    """Apply one proposal of the Validator."""
 
     def act(key: str) -> Outcome:
         match proposal.proposal_type:
@@ -126,7 +126,7 @@ def apply_category(
     mentions: Mentions,
     categories: CategorySet,
 ) -> Correction:
-    """A category that the judge set: it needs a second speaker who asked for the same."""
+    """Apply the judge's category, if a speaker asked for the same."""
     target, category = mentions.first(mentions_of(edit))[0], categories.find(edit.value)
     seconders = dict.fromkeys(
         turn.speaker
@@ -155,7 +155,7 @@ def apply_category(
 def apply_aspect_review(
     board: Board, review: AspectReview, counter: PolarityCounter | None = None
 ) -> Correction:
-    """One review of ATE."""
+    """Apply one review of ATE."""
 
     def act(key: str) -> Outcome:
         match review.action:
@@ -176,7 +176,7 @@ def apply_aspect_review(
 def apply_sentiment_review(
     board: Board, review: SentimentReview, counter: PolarityCounter
 ) -> Correction:
-    """One review of ATSA."""
+    """Apply one review of ATSA."""
     said = review.revised_polarity
     polarity = counter.read(said) if said is not None else None
 
@@ -213,7 +213,7 @@ def _logged(
     provenance: str | None,
     act: Callable[[str], Outcome],
 ) -> Correction:
-    """Run an action and write down what really changed."""
+    """Run an action and log the actual change."""
     key = board.resolve(target)
     before, saved = board.snapshot(key), board.saved()
     if board.given and (source, action) in _CHANGES_ASPECTS:
@@ -236,12 +236,12 @@ def _logged(
 
 
 def _refuse_given(key: str) -> Outcome:
-    """The user asked about these aspects, no more and no fewer."""
+    """Reject the action: given aspects cannot be added, dropped or renamed."""
     return None, ASPECT_GIVEN
 
 
 def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> bool:
-    """Whether the two differ in a tuple (its category included), a span or a confidence."""
+    """Whether the two differ in a tuple (with its category), a span or a confidence."""
 
     def face(snapshot: dict[str, Any] | None) -> Any:
         if snapshot is None:
@@ -256,7 +256,7 @@ def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> boo
 
 
 def _flip(board: Board, key: str, to: str | None, review: SentimentReview | None = None) -> Outcome:
-    """Flip an aspect; confidence and evidence stay unless the review gives them."""
+    """Flip an aspect. Confidence and evidence stay unless the review gives new ones."""
     aspect = board.aspects.get(key)
     if aspect is None or not aspect.sentiments:
         return None, TARGET_NOT_FOUND

@@ -1,9 +1,9 @@
-"""`arbiter`: decides about every flagged tuple, by the votes or with the help of a model.
+"""`arbiter`: decides on every flagged tuple, by the votes or with a model.
 
 With `conflict_review.arbiter: rules` the votes alone decide (`nodes/count_votes.py` has the table).
-With `llm` the node `count_votes` stands before this one, and the model is asked in one call about
-all tuples without a majority. Where its answer does not pass the reviewers' checks, the tuple stays
-KEEP + FLAG.
+With `llm` the node `count_votes` runs before this one, and the model is asked in one call about all
+tuples without a majority. If its answer does not pass the reviewers' checks, the tuple stays KEEP +
+FLAG.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _asked(
     reviews: Sequence[ReviewAction],
     candidates: Mapping[str, Candidate],
 ) -> ArbiterAction:
-    """What the model says about a tuple; where it says nothing usable, KEEP + FLAG stays."""
+    """The model's action on a tuple; without a valid one, KEEP + FLAG."""
     (tuple_id,) = action.target_tuple_ids
     action_of_model = first_vote([a for a in said if tuple_id in a.target_tuple_ids])
     vote = vote_of(action_of_model)

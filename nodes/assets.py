@@ -1,4 +1,4 @@
-"""Prompts, configs and resources: the shipped ones, and a user's own that lie over them."""
+"""Reads prompts, configs and resources: the shipped files, or a user's replacements."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ROOT = Path(__file__).resolve().parent.parent
 def data_dir(name: str) -> Path:
     """The folder `configs`, `prompts` or `resources`.
 
-    They stand beside `nodes`: at the top of a checkout, in a wheel inside `absa`.
+    It is beside `nodes`: at the top of a checkout, or inside `absa` in a wheel.
     """
     return _ROOT / name
 
 
 @dataclass(frozen=True, eq=False)
 class OwnFiles:
-    """Files of a user (`prompts.dir`, `resources.dir`): their text by their path in the folder."""
+    """A user's files (`prompts.dir`, `resources.dir`): their texts by path in the folder."""
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)
@@ -36,13 +36,13 @@ _own_files = ContextVar("own_files", default=_ONLY_SHIPPED)
 
 
 def own_files() -> OwnFiles:
-    """The user's files in force."""
+    """The user's files in the current context."""
     return _own_files.get()
 
 
 @contextmanager
 def using(files: OwnFiles) -> Iterator[None]:
-    """Lay these files over the shipped ones, in this context and the threads it starts."""
+    """Use these files instead of the shipped ones, in this context and threads it starts."""
     before = _own_files.set(files)
     try:
         yield
@@ -51,7 +51,7 @@ def using(files: OwnFiles) -> Iterator[None]:
 
 
 def read_json(relative: str) -> Any:
-    """A JSON resource by its path below `resources/`, or None where there is none."""
+    """A JSON resource by its path below `resources/`; None if it does not exist."""
     return _parsed(relative, own_files().resources.get(relative))
 
 
@@ -75,7 +75,7 @@ Examples = tuple[tuple[str, str], ...]
 
 
 def prompt(source: str | Path) -> str:
-    """The instructions of a prompt: what stands before its examples.
+    """The instructions of a prompt: the part before its examples.
 
     `source` is the name of a file in `prompts/`, the path of another file, or the text itself.
     """
@@ -83,7 +83,7 @@ def prompt(source: str | Path) -> str:
 
 
 def examples(source: str | Path) -> Examples:
-    """The examples at the end of a prompt: what is asked and what is answered, a line each."""
+    """The examples at the end of a prompt, as pairs of question and answer."""
     return _divided(source, own_files().prompts.get(f"{source}.md"))[1]
 
 
@@ -104,5 +104,5 @@ def _text(source: str | Path) -> str:
 
 @cache
 def prompt_names() -> frozenset[str]:
-    """The agents that have a prompt of their own."""
+    """The names of the shipped prompts."""
     return frozenset(path.stem for path in data_dir("prompts").glob("*.md"))

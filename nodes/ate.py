@@ -1,4 +1,4 @@
-"""`ate`: aspect term extraction. Sees the text and nothing of the others."""
+"""`ate`: aspect term extraction. Sees only the text."""
 
 from absa.nodes.agent import Agent
 from absa.schemas.answers import AteAnswer

@@ -1,4 +1,4 @@
-"""`ate_review`: ATE's second look. Reviews only; where the debate spoke, code says so."""
+"""`ate_review`: ATE reviews the aspects. Code adds the debate's provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`atsa`: aspect term sentiment analysis. Sees the text and nothing of the others."""
+"""`atsa`: aspect term sentiment analysis. Sees only the text."""
 
 from absa.nodes.agent import Agent
 from absa.schemas.answers import AtsaAnswer

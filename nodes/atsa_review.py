@@ -1,4 +1,4 @@
-"""`atsa_review`: ATSA's second look. Reviews only; where the debate spoke, code says so."""
+"""`atsa_review`: ATSA reviews the sentiments. Code adds the debate's provenance."""
 
 from __future__ import annotations
 

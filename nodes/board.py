@@ -1,4 +1,4 @@
-"""A stage result laid out for changing: aspects by key, renames remembered."""
+"""A mutable working copy of a stage result: aspects by key, with their renames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tuples = frozenset[tuple[str, str | None, str]]
 
 
 def backfilled(category: str | None = None) -> Sentiment:
-    """What an aspect without a sentiment gets: a neutral that says it is none."""
+    """The backfilled neutral sentiment of an aspect without a sentiment."""
     return Sentiment(
         polarity="neutral",
         confidence=BACKFILL_CONFIDENCE,
@@ -27,17 +27,17 @@ def backfilled(category: str | None = None) -> Sentiment:
 
 
 def snapshot_name(snapshot: Mapping[str, Any]) -> str:
-    """What the aspect of a log entry's `before` or `after` is called."""
+    """The name of the aspect in a log entry's `before` or `after`."""
     return name_of(snapshot.get("aspect_term"), snapshot.get("category"))
 
 
 class Board:
-    """A working copy of a stage result. The result it came from is not touched."""
+    """A working copy of a stage result. The original is not changed."""
 
     def __init__(
         self, result: StageResult, text: str, lang: Language, *, given: bool = False
     ) -> None:
-        """Lay out `result`; with `given` aspects, none may be added, dropped or renamed."""
+        """Copy `result`. `given` aspects cannot be added, dropped or renamed."""
         self.given = given
         self.text = text
         self.lang = lang
@@ -46,7 +46,7 @@ class Board:
         self.renamed = dict(result.renamed)
 
     def result(self) -> StageResult:
-        """The result as it stands now."""
+        """The current result."""
         return StageResult(
             aspects=tuple(self.aspects.values()),
             unanchored=tuple(self.unanchored),
@@ -54,29 +54,29 @@ class Board:
         )
 
     def resolve(self, term: str | None) -> str:
-        """The key that the aspect of this name has now: a revised span gave it a new one.
+        """The current key of the aspect with this name. A revised span changes the key.
 
-        A name means the aspect that had it first, also where another has taken it over.
+        A name means the aspect that had it first, even if another aspect has it now.
         """
         key = self.lang.key(name_of(term))
         return self.renamed.get(key, key)
 
     def find(self, term: str | None) -> AspectRecord | None:
-        """The aspect that a term names, under its old or its new name."""
+        """The aspect with this old or new name."""
         return self.aspects.get(self.resolve(term))
 
     def saved(self) -> tuple[dict[str, AspectRecord], list[Unanchored], dict[str, str]]:
-        """Everything that an action may change."""
+        """A copy of everything that an action can change."""
         return dict(self.aspects), list(self.unanchored), dict(self.renamed)
 
     def restore(
         self, saved: tuple[dict[str, AspectRecord], list[Unanchored], dict[str, str]]
     ) -> None:
-        """Take an action back."""
+        """Undo an action."""
         self.aspects, self.unanchored, self.renamed = saved
 
     def snapshot(self, key: str) -> dict[str, Any] | None:
-        """What a log entry shows of an aspect, before and after."""
+        """The form of an aspect for a log entry."""
         aspect = self.aspects.get(key)
         if aspect is None:
             return None
@@ -101,7 +101,7 @@ class Board:
         self.aspects[key] = found.model_copy(update={"sentiments": tuple(sentiments)})
 
     def add_aspect(self, term: str, span: Span | None = None) -> str:
-        """A new aspect without sentiments; its key."""
+        """Add an aspect without sentiments; return its key."""
         key = self.lang.key(term)
         self.aspects[key] = AspectRecord(term=term, span=locate(self.text, term, span))
         return key
@@ -111,24 +111,24 @@ class Board:
         del self.aspects[key]
 
     def take_unanchored(self, key: str) -> list[Sentiment]:
-        """Take the unanchored sentiments of an aspect, so that they can be anchored."""
+        """Remove and return the unanchored sentiments of an aspect, to anchor them."""
         taken = [s for s in self.unanchored if self.lang.key(s.name) == key]
         self.unanchored = [s for s in self.unanchored if self.lang.key(s.name) != key]
         return [Sentiment(**s.model_dump(exclude={"aspect_term"})) for s in taken]
 
     def revise_span(self, key: str, span: Span) -> str:
-        """Give an aspect another place, and with it another term; its key from now on.
+        """Change the span, and so the term, of an aspect; return its new key.
 
-        Onto an existing aspect the two are merged: that one keeps its term and span, the
-        sentiments of both are its own.
+        If an aspect with the new key exists, the two are merged: it keeps its term and span, and
+        gets the sentiments of both.
         """
         term = self.text[span.start : span.end]
         return self._replace(key, self.aspects[key].model_copy(update={"term": term, "span": span}))
 
     def set_category(self, key: str, category: str, polarity: str | None = None) -> str:
-        """Give the sentiments of an aspect (of one polarity) another category; its key from now on.
+        """Change the category of an aspect's sentiments (of one polarity); return its new key.
 
-        An unnamed aspect goes by its category, so it may become one with another.
+        The key of an unnamed aspect is its category, so two unnamed aspects can be merged.
         """
         aspect = self.aspects[key]
         meant = [s for s in aspect.sentiments if polarity is None or s.polarity == polarity]
@@ -143,7 +143,7 @@ class Board:
         return self._replace(key, changed.model_copy(update={"category": category}))
 
     def _replace(self, key: str, revised: AspectRecord) -> str:
-        """Put an aspect that may have another name in its place; its key from now on."""
+        """Replace an aspect, perhaps with another name; return its new key."""
         new_key = self.lang.key(revised.name)
         other = self.aspects.get(new_key) if new_key != key else None
         if other is not None:

@@ -1,8 +1,7 @@
-"""The category set in force: the user's list, a shipped set, or that of the data.
+"""The category set: the user's list, a shipped set, or the categories of the data.
 
-A category is valid if it is one of the set; upper and lower case and the sign between its parts
-(`FOOD#QUALITY`, `food quality`) do not matter. Anything else is invalid and counted, and its tuple
-stays without a category.
+A category is valid if it is in the set. Case and the separator of its parts (`FOOD#QUALITY`, `food
+quality`) do not matter. An invalid category is counted, and its tuple has no category.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ _SEPARATORS = re.compile(r"[\s#_]+")
 
 
 def spelling(category: str) -> str:
-    """What the spellings of one category have in common."""
+    """The normalised spelling of a category."""
     return _SEPARATORS.sub(" ", category.strip()).casefold()
 
 
 @dataclass(frozen=True)
 class CategorySet:
-    """Categories with their names as outputs show them."""
+    """Categories with their display names."""
 
     names: tuple[str, ...]
 
     def find(self, word: str | None) -> str | None:
-        """The category that a word spells, None if it spells none of the set."""
+        """The category that a word spells; None if it is not in the set."""
         return _by_spelling(self.names).get(spelling(word)) if word else None
 
     def glosses(self, lang: str) -> dict[str, str]:
-        """What each category means, in Korean for Korean texts; empty for one without a gloss."""
+        """The meaning of each category, in Korean for Korean texts; empty without a gloss."""
         known = _known_glosses("ko" if lang == "ko" else "en")
         return {name: known.get(spelling(name), "") for name in self.names}
 
@@ -46,12 +45,12 @@ def _by_spelling(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def categories_of(pipeline: PipelineSettings) -> CategorySet | None:
-    """The category set that the settings put in force, None without one."""
+    """The category set of the settings; None without one."""
     chosen = pipeline.categories
     if chosen == FROM_DATA:
         raise InputError(
-            "categories: from_data takes the categories of the data's gold, and there is no data "
-            "here; list the categories or name a shipped set: " + ", ".join(SHIPPED_CATEGORIES)
+            "categories: from_data needs a data file with gold, which this command does not have; "
+            "list the categories or name a shipped set: " + ", ".join(SHIPPED_CATEGORIES)
         )
     if isinstance(chosen, str):
         return shipped(chosen)

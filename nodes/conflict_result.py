@@ -1,8 +1,8 @@
-"""The result of a conflict review: the arbiter's actions carried out, duplicates made one.
+"""The result of a conflict review: applies the arbiter's actions and merges duplicates.
 
-Tuples of one aspect and one polarity collapse into the best supported one: its term is in the
-text, then its evidence is, then the higher confidence, then the lower number. An aspect that the
-user gave and no tuple is about is neutral, marked as backfilled.
+Of several tuples with the same aspect and polarity, the best supported one is kept: first a term in
+the text, then evidence in the text, then the higher confidence, then the lower number. A given
+aspect without a tuple is backfilled as neutral.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def collapse(candidates: Iterable[Candidate], text: str, lang: Language) -> list
     for candidate in candidates:
         key = (aspect_of(candidate, lang), candidate.category, candidate.polarity)
         groups.setdefault(key, []).append(candidate)
-    # Of equals `max` takes the first, which has the lower number.
+    # Of equal ones `max` takes the first, which has the lower number.
     return [max(group, key=support) for group in groups.values()]
 
 
 def stage_result(
     candidates: Sequence[Candidate], given: Iterable[AspectRecord] = ()
 ) -> StageResult:
-    """Candidates in the form that the outputs of all protocols are made from."""
+    """Candidates as a stage result, the common form of all protocols."""
     judged = {c.aspect_term for c in candidates}
     missing = [
         aspect.model_copy(update={"sentiments": (backfilled(),)})
@@ -123,7 +123,7 @@ def stage_result(
 
 
 def conflicts_resolved(conflicts: Sequence[ConflictFlag], reviewed: Sequence[Candidate]) -> bool:
-    """There were aspects with two polarities, and what is left of each has one."""
+    """Whether every aspect with two polarities now has one."""
     contested = [f.tuple_ids for f in conflicts if f.conflict_type == "polarity_mismatch"]
     left = [{c.polarity for c in reviewed if c.tuple_id in ids} for ids in contested]
     return bool(contested) and all(len(polarities) == 1 for polarities in left)

@@ -1,21 +1,21 @@
-"""`review_a`, `review_b`, `review_c`: actions on flagged tuples, and which of them count.
+"""`review_a`, `review_b`, `review_c`: actions on flagged tuples, and the checks of them.
 
 A (negation and contrast), B (implied aspects, merging) and C (explicit evidence) see the same
-candidates and flags and do not see each other. An action is discarded, and recorded, for the first
-of these that holds:
+candidates and flags, but not each other's actions. An action is discarded and recorded for the
+first reason that applies:
 
 | the action                                               | why                    |
 |----------------------------------------------------------|------------------------|
-| is none of DROP, MERGE, FLIP, KEEP, FLAG                 | `unknown_action`       |
+| is not DROP, MERGE, FLIP, KEEP or FLAG                   | `unknown_action`       |
 | has no reason code, or one that is not on the list       | `unknown_reason_code`  |
 | has no target                                            | `no_target`            |
-| has a target that is no candidate                        | `unknown_tuple`        |
-| has a target that is not up for review                   | `not_under_review`     |
+| has a target that is not a candidate                     | `unknown_tuple`        |
+| has a target that is not flagged                         | `not_under_review`     |
 | is a MERGE of fewer than two tuples                      | `merge_needs_two`      |
 | is a MERGE without `normalized_ref`                      | `merge_needs_ref`      |
 | is a FLIP without a valid polarity                       | `flip_needs_polarity`  |
 
-Where the user gave the aspects, a MERGE is discarded too (`aspect_given`): none may disappear.
+With given aspects a MERGE is discarded, too (`aspect_given`), because none may disappear.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SHOWN = {
 
 
 def review_view(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
-    """What reviewers and arbiter see of the case: candidates, conflicts and risks."""
+    """The view of reviewers and arbiter: candidates, conflicts and risks."""
     return {
         "candidates": [
             c.model_dump(include=_SHOWN, exclude_none=True) for c in state["candidates"]
@@ -56,12 +56,12 @@ def review_view(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
 
 
 def advice(state: State) -> str | None:
-    """What memory has to say to the reviewers."""
+    """The advice of memory for the reviewers."""
     return memory_context(state.get("memory_recall"))
 
 
 def advised(state: State) -> tuple[str, ...]:
-    """The calls that were shown what memory says."""
+    """The calls that saw the advice of memory."""
     return tuple(f"{name}#0" for name in state["review_answers"]) if advice(state) else ()
 
 
@@ -91,7 +91,7 @@ def checked(
     *,
     given: bool = False,
 ) -> tuple[list[ReviewAction], list[DiscardedAction]]:
-    """The actions that count, and those that do not with the reason."""
+    """The valid actions, and the discarded ones with their reasons."""
     accepted: list[ReviewAction] = []
     discarded: list[DiscardedAction] = []
     for item in said:

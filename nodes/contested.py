@@ -1,17 +1,17 @@
-"""`compare_stage1`: Stage 1 beside the embedded analyser, for `debate.when: contested`.
+"""`compare_stage1`: compares Stage 1 with the embedded analyser (`debate.when: contested`).
 
-The debate and Stage 2 are skipped (edge `skip_agreed`) if nothing speaks for holding them:
+The debate and Stage 2 are skipped (edge `skip_agreed`) unless one of these reasons applies:
 
-| a debate is held for | where                                                                  |
+| reason for a debate  | condition                                                              |
 |----------------------|------------------------------------------------------------------------|
 | `language`           | the analyser has no model of the text's language                       |
-| `tuples`             | Stage 1's tuples are not those that the analyser reports               |
+| `tuples`             | Stage 1's tuples differ from those that the analyser reports           |
 | `risks`, `proposals` | the Validator saw a structural risk, or proposed a correction          |
 | `backfilled`         | Stage 1 has an aspect without a sentiment                              |
 | `unanchored`         | Stage 1 has a sentiment without an aspect                              |
 
-The speakers see the contested tuples of both readers in one list, in the order of the text. It does
-not say who found a tuple, or how many did: models tend to agree with a majority.
+The speakers see the contested tuples of both readers in one list, in the order of the text. The
+list does not show which reader found a tuple, because models tend to agree with a majority.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Witnessed(NamedTuple):
 def witnessed(
     reader: SecondReaderAnswer, lang: Language, only: Container[str] | None = None
 ) -> dict[Pair, Witnessed]:
-    """The second reader's tuples by (aspect key, polarity), the likeliest of each.
+    """The second reader's tuples by (aspect key, polarity), each with its highest probability.
 
     With `only`, those of aspects with these keys.
     """
@@ -75,13 +75,13 @@ def witnessed(
 
 
 def given_keys(state: State, lang: Language) -> set[str] | None:
-    """The aspect keys of the user's aspects, None where they are to be found."""
+    """The keys of the given aspects; None if aspects are extracted."""
     given = state.get("given_aspects")
     return None if given is None else {lang.key(term) for term in given}
 
 
 def compare_stage1(state: State) -> CompareStage1Update:
-    """Say what is contested."""
+    """List the contested tuples."""
     lang, text = language(state["lang"]), state["text"]
     stage1, reader = state["stage1_result"], state["second_reader_answer"]
     validation = state["stage1_validation"]
@@ -128,25 +128,25 @@ def _shown(one: Witnessed) -> dict[str, Any]:
 
 
 def _place(t: ContestedTuple, text: str) -> tuple[int, str, str]:
-    """Where a tuple stands in the text; equal for both readers."""
+    """The position of a tuple in the text, which is equal for both readers."""
     span = locate(text, t.aspect_term or "")
     return (span.start if span else len(text), t.name, t.polarity)
 
 
 def skip_agreed(state: State) -> SkipUpdate:
-    """Both readers agree: neither the debate nor Stage 2 is held."""
+    """Record that both readers agree, so the debate and Stage 2 are skipped."""
     return {"debate_skipped": "agreed"}
 
 
 def contested(state: State) -> ContestedUpdate:
-    """What the debate is about."""
+    """The contested tuples of the debate."""
     return {"contested_tuples": list(state["contest"].tuples)}
 
 
 def without_contested(
     view: Mapping[str, Any], contested: list[ContestedTuple], lang: Language
 ) -> dict[str, Any]:
-    """Stage 1 as the debate sees it, with the contested tuples in a list of their own."""
+    """Stage 1 for the debate, with the contested tuples in a separate list."""
     pairs = {(lang.key(t.name), t.polarity) for t in contested}
     return {
         **view,

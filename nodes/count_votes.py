@@ -1,18 +1,18 @@
-"""`count_votes`: three reviewers' votes on a flagged tuple become one action.
+"""`count_votes`: decides on each flagged tuple by the votes of the three reviewers.
 
-A reviewer's vote is its first action on the tuple other than FLAG; silence, or FLAG alone, is a
-KEEP. A FLAG marks the tuple, whatever wins.
+A reviewer's vote is its first action on the tuple other than FLAG. No action, or only FLAG, counts
+as KEEP. A FLAG marks the tuple in every case.
 
 | case             | votes                          | action                                       |
 |------------------|--------------------------------|----------------------------------------------|
-| `majority`       | two or more are equal          | that one                                     |
+| `majority`       | two or more are equal          | that vote                                    |
 | `merge_refused`  | … a MERGE of tuples that had   | KEEP + FLAG                                  |
 |                  | different polarities           |                                              |
 | `flip_drop_keep` | one FLIP, one DROP, one KEEP   | FLIP if its reason is about structure        |
 |                  |                                | (`STRUCTURAL`), else KEEP + FLAG             |
-| `no_majority`    | anything else                  | KEEP + FLAG, or what the model says (`asked`)|
+| `no_majority`    | anything else                  | KEEP + FLAG, or the model's action (`asked`) |
 
-Votes are equal if action and new value are and, for a MERGE, the targets. With
+Votes are equal if their actions, new values and, for a MERGE, targets are equal. With
 `conflict_review.arbiter: llm` the model is asked about the tuples without a majority.
 """
 
@@ -38,21 +38,21 @@ UNCERTAIN = "POLARITY_UNCERTAIN"
 
 
 class Vote(NamedTuple):
-    """What a reviewer wants done with one tuple; equal votes are equal tuples."""
+    """A reviewer's vote on one tuple; equal votes compare equal."""
 
     action: ActionType
     value: str | None = None
-    # Of a MERGE, in a fixed order.
+    # The targets of a MERGE, in a fixed order.
     targets: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The vote in short, as the output shows it."""
+        """The short form for the output."""
         merged = "+".join(self.targets)
         return ":".join(part for part in (self.action, merged, self.value) if part)
 
     @property
     def new_value(self) -> dict[str, str] | None:
-        """The value as an action carries it."""
+        """The new value in the form of an action."""
         names = {"FLIP": "polarity", "MERGE": "normalized_ref"}
         return {names[self.action]: self.value} if self.value is not None else None
 
@@ -61,7 +61,7 @@ KEEP = Vote("KEEP")
 
 
 def count_votes(state: State) -> ArbiterUpdate:
-    """Check what the reviewers said and decide about every flagged tuple."""
+    """Check the reviewers' actions and decide on every flagged tuple."""
     candidates = {c.tuple_id: c for c in state["candidates"]}
     flagged = flagged_ids(state["conflict_flags"], state["validator_risks"])
     has_user_aspects = state.get("given_aspects") is not None
@@ -140,7 +140,7 @@ def first_vote(said: Sequence[ReviewAction]) -> ReviewAction | None:
 
 
 def vote_of(action: ReviewAction | None) -> Vote:
-    """The vote that an action stands for; no action is a KEEP."""
+    """The vote of an action; no action is a KEEP."""
     if action is None:
         return KEEP
     value = next(iter(action.new_value.values())) if action.new_value else None
@@ -149,11 +149,11 @@ def vote_of(action: ReviewAction | None) -> Vote:
 
 
 def mixes_polarities(vote: Vote, candidates: Mapping[str, Candidate]) -> bool:
-    """Whether a MERGE would make one of tuples that the perspectives felt differently about."""
+    """Whether a MERGE would combine tuples with different polarities."""
     return len({candidates[tuple_id].polarity for tuple_id in vote.targets}) > 1
 
 
 def changes(vote: Vote, candidate: Candidate) -> bool:
-    """Whether the vote, carried out, can be seen in the tuple."""
+    """Whether the vote would change the tuple."""
     now = {"FLIP": candidate.polarity, "MERGE": candidate.aspect_ref}
     return vote.action == "DROP" or (vote.action in now and now[vote.action] != vote.value)

@@ -1,4 +1,4 @@
-"""What the rules of a protocol decided, in the form that `finalize` builds the output from."""
+"""The decision of a protocol, from which `finalize` builds the output."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from absa.schemas.records import StageResult, ValidatorAggregate
 
 @dataclass(frozen=True)
 class Decision:
-    """The results of the stages, the final one among them, and the protocol's part of `meta`."""
+    """The results of the stages, the final result, and the protocol's part of `meta`."""
 
     stage1: StageResult
-    # None where no reviewer was asked.
+    # None without Stage 2.
     stage2: StageResult | None
     final: StageResult
     conflict_resolved: bool

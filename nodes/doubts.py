@@ -1,6 +1,6 @@
-"""Why a person should look at a text, the most doubtful reason first.
+"""The reasons to show a text to a person, the strongest first.
 
-| reason                 | where                                                                  |
+| reason                 | condition                                                              |
 |------------------------|------------------------------------------------------------------------|
 | `dissent`              | a speaker asked for a polarity that the final tuples do not have       |
 | `label_contradicts`    | the label contradicts every positive or negative aspect                |
@@ -8,7 +8,7 @@
 | `arbiter_flagged`      | the arbiter, or a reviewer, marked a tuple as uncertain                |
 | `adoption_blocked`     | Stage 2 was not adopted because of a conflict (`conflict_blocked`)     |
 
-All of it is read from the output, so that a graph and the queue of a finished run agree.
+All reasons are computed from the output, so a graph and the review of a finished run agree.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ORDER: tuple[DoubtCode, ...] = get_args(DoubtCode)
 
 
 def doubts(output: FinalOutput) -> tuple[Doubt, ...]:
-    """The reasons to show this output to a person, whatever the settings of its run were."""
+    """The reasons to show this output to a person, independent of the run's settings."""
     return tuple(_doubts(output))
 
 
 def urgency(reasons: Iterable[Doubt]) -> tuple[int, int]:
-    """A sort key: the most doubtful reason first, then the number of reasons."""
+    """A sort key: the strongest reason first, then the number of reasons."""
     ranks = [_ORDER.index(reason.code) for reason in reasons]
     return min(ranks, default=len(_ORDER)), -len(ranks)
 
@@ -61,7 +61,7 @@ def _doubts(output: FinalOutput) -> Iterator[Doubt]:
 
 
 def _overruled(output: FinalOutput) -> Iterator[str]:
-    """The polarity edits that did not prevail; a speaker's last word on an aspect counts."""
+    """The polarity edits without effect; only a speaker's last edit of an aspect counts."""
     context = output.debate.review_context if output.debate else None
     if context is None:
         return
@@ -93,7 +93,7 @@ def _left_open(summary: DebateSummary | None) -> list[str]:
 
 
 def renames(log: Iterable[Correction], lang: Language) -> dict[str, str]:
-    """Aspect keys that a revised span replaced, with the keys after it."""
+    """A map from aspect keys before a revised span to the keys after it."""
     renamed: dict[str, str] = {}
     for c in log:
         before, after = c.before or {}, c.after or {}
@@ -109,7 +109,7 @@ def renames(log: Iterable[Correction], lang: Language) -> dict[str, str]:
 
 
 def present_name(key: str, renamed: Mapping[str, str]) -> str:
-    """The key that an aspect has after all renames."""
+    """The key of an aspect after all renames."""
     seen = {key}
     while (key := renamed.get(key, key)) not in seen:
         seen.add(key)

@@ -1,4 +1,4 @@
-"""`extract`: everything in one call; `extract_again` asks the same question once more."""
+"""`extract`: one joint call; `extract_again` asks the same question again."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ extract = Agent(
     repeats=True,
 )
 
-# A node of its own in the graph; in traces and settings it is `extract`.
+# A separate node of the graph. Traces and settings use the name `extract`.
 extract_again = replace(
     extract,
     name="extract_again",

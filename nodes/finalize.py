@@ -1,4 +1,4 @@
-"""`finalize`: everything that was decided, as one `FinalOutput`. The end of every graph."""
+"""`finalize`: builds the `FinalOutput`. The last node of every graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from absa.nodes.aggregates import ate_aggregate, atsa_aggregate, validator_aggre
 from absa.nodes.board import Board, tuples
 from absa.nodes.conflict_result import decided_by_arbiter
 from absa.nodes.decision import Decision
-from absa.nodes.human_answer import with_word
+from absa.nodes.human_answer import apply_human_review
 from absa.nodes.language import Language, language
 from absa.nodes.override_gate import gate_log
 from absa.nodes.polarity import exact
@@ -55,12 +55,12 @@ from absa.schemas.verdicts import VERDICTS
 
 
 def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
-    """Build the output, with the decisions of a person where one was asked.
+    """Build the output, with the decisions of a person if one was asked.
 
-    Another text on the same thread must not inherit the id or the language of this one.
+    The id and the language are reset, so that the next text on the thread does not inherit them.
     """
     return {
-        "output": with_word(final_output(state, pipeline), state.get("human_answer")),
+        "output": apply_human_review(final_output(state, pipeline), state.get("human_answer")),
         "uid": None,
         "lang": None,
         "domain": None,
@@ -71,7 +71,7 @@ def finalize(state: State, pipeline: PipelineSettings) -> FinishUpdate:
 
 
 def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
-    """Build the output of any protocol, as the agents and rules left it."""
+    """Build the output of any protocol, before human review."""
     decided_by = {"conflict_review": decided_by_arbiter, "selective": decided_by_fusion}
     decision = decided_by.get(pipeline.protocol, decided_by_adoption)(state)
     stage1, stage2, final = decision.stage1, decision.stage2, decision.final
@@ -129,7 +129,7 @@ def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
 
 
 def decided_by_adoption(state: State) -> Decision:
-    """The patched result if it was adopted, else Stage 1's; a vote has a Stage 1 only."""
+    """The patched result if it was adopted, else Stage 1. A vote has only a Stage 1."""
     stage1, patched, adoption = state["stage1_result"], state["patched_result"], state["adoption"]
     final = patched if adoption.decision == "adopted" and patched else stage1
     hints, log = state["debate_hints"], gate_log(state["gate_outcomes"])
@@ -166,7 +166,7 @@ def decided_by_adoption(state: State) -> Decision:
 
 
 def decided_by_fusion(state: State) -> Decision:
-    """The calls and the second reader taken together, or the first call where they agree."""
+    """The fused result, or the first call if both readers agree."""
     decision = decided_by_adoption(state)
     opinion = state["second_opinion"]
     final = state["fused_result"] or decision.stage1
@@ -174,7 +174,7 @@ def decided_by_fusion(state: State) -> Decision:
 
 
 def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
-    """One entry per sentiment. Evidence stays what the agent said; whether it holds is said too."""
+    """One entry per sentiment, with the agent's evidence and whether it is in the text."""
     return tuple(
         FinalAspect(
             aspect_term=aspect.term,
@@ -193,7 +193,7 @@ def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
 
 
 def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
-    """The tuples of a result, each once."""
+    """The unique tuples of a result."""
     found = {
         (lang.key(a.name), s.category, s.polarity): AspectTuple(
             aspect_term=a.term,
@@ -208,7 +208,7 @@ def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
 
 
 def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
-    """The aspects of a result, each once."""
+    """The unique aspects of a result."""
     first = {lang.key(a.name): a for a in reversed(result.aspects)}
     aspects = [
         PatchedAspect(**{name: value for name, value in a if name != "sentiments"})
@@ -218,7 +218,7 @@ def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
 
 
 def patched_atsa(result: StageResult) -> PatchedAtsa:
-    """The sentiments of a result under the names of their aspects."""
+    """The sentiments of a result with the names of their aspects."""
 
     def sentiment(aspect: str | None, s: Sentiment, is_implicit: bool) -> PatchedSentiment:
         fields = {name: value for name, value in s if name not in ("aspect_term", "said_implicit")}
@@ -233,7 +233,7 @@ def patched_atsa(result: StageResult) -> PatchedAtsa:
 
 
 def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | None:
-    """The debate as it was held, None if there was none."""
+    """The debate; None if none was held."""
     summary = state["judge_answer"]
     if summary is None:
         return None
@@ -254,7 +254,7 @@ def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | No
 def conflict_resolved(
     stage1: StageResult, final: StageResult, hints: ReviewContext | None, text: str, lang: Language
 ) -> bool:
-    """Stage 1 or the debate gave an aspect two polarities, and the final result has one."""
+    """Whether Stage 1 or the debate gave an aspect two polarities and the final result has one."""
     board = Board(final, text, lang)
     said: dict[str, set[str]] = {}
     for aspect in stage1.aspects:
@@ -274,7 +274,7 @@ def override_stats(log: Sequence[GateRecord]) -> OverrideStats:
 
 
 def skip_reasons(log: Sequence[GateRecord]) -> SkipReasons:
-    """What the conflicts were."""
+    """Counts of the conflicts by reason."""
     fields = {name.lower(): name for name in SkipReasons.model_fields}
     return SkipReasons(**Counter(fields[r.verdict] for r in log if r.verdict in fields))
 
@@ -289,12 +289,12 @@ def ungrounded_count(result: StageResult, text: str) -> int:
 
 
 def violations(calls: Sequence[CallRecord]) -> tuple[str, ...]:
-    """Reviewers that gave a full list where only reviews were asked for."""
+    """Reviewers that returned a full list instead of reviews."""
     return tuple(f"{c.node}: {note}" for c in calls for note in c.notes if note.endswith(DISCARDED))
 
 
 def plain_answers(state: State) -> dict[str, Any]:
-    """The answers of agents that a user added, as plain values."""
+    """The answers of a user's own agents as plain values."""
     return {
         node: answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
         for node, answer in state.get("answers", {}).items()
@@ -302,7 +302,7 @@ def plain_answers(state: State) -> dict[str, Any]:
 
 
 def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:
-    """What memory held and who was shown it, None where there is none."""
+    """The recalled cases and the calls that saw them; None without memory."""
     recall = state.get("memory_recall")
     if recall is None:
         return None
@@ -310,7 +310,7 @@ def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:
 
 
 def usage(calls: Sequence[CallRecord]) -> Usage:
-    """What the calls cost together. The second reader makes none."""
+    """The total cost of the calls. The second reader makes none."""
     made = [c for c in calls if c.node != SECOND_READER]
     spent = [c.usage for c in made if c.usage]
     return Usage(

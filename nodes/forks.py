@@ -1,7 +1,7 @@
-"""What belongs to one process.
+"""Resources that belong to one process, and their renewal after a fork.
 
-A fork copies sockets, pipes and locks, but none of the threads behind them: two processes that read
-from one socket get each other's answers, and a lock that another thread held is held for ever.
+A fork copies sockets, pipes and locks, but not the threads behind them. Two processes that read
+from one socket get each other's answers, and a lock that another thread held is never released.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from weakref import WeakSet
 
 
 class Renewable(Protocol):
-    """What cannot be shared with another process."""
+    """A resource that cannot be shared with another process."""
 
     def renew(self) -> None:
-        """Begin again in the child of a fork, without touching what the parent still uses."""
+        """Make a new resource in the child of a fork. The parent's resource must stay open."""
 
 
 _renewables: WeakSet[Renewable] = WeakSet()
@@ -24,17 +24,17 @@ _of_the_parent: list[Any] = []
 
 
 def renew_after_fork(renewable: Renewable) -> None:
-    """Have it renewed in every child, for as long as it lives."""
+    """Call its `renew` in every child process, as long as the object exists."""
     _renewables.add(renewable)
 
 
 def abandon(*handles: Any) -> None:
-    """Never close these: a selector, a TLS session or a database is the parent's as well."""
+    """Keep these objects open, because the parent uses the same selector, TLS session or file."""
     _of_the_parent.extend(handles)
 
 
 class ForkSafeLock:
-    """A lock that is free in a child, whichever thread of the parent held it."""
+    """A lock that is always free in a child process."""
 
     def __init__(self) -> None:
         """Begin free."""

@@ -1,18 +1,18 @@
-"""A person's decisions: checked, carried out on the agents' result, logged.
+"""Human review: checks a person's decisions, applies them to the result, and logs them.
 
-The same rules for an answer to the graph's interrupt and for a review of a finished run.
+The rules are the same for an answer to the graph's interrupt and a review of a finished run.
 
 | decision | about                          | effect                                           |
 |----------|--------------------------------|--------------------------------------------------|
-| `keep`   | a tuple of the result          | none: it stands, and that a person said so counts|
-| `flip`   | a tuple of the result          | the polarity it names, confidence 1              |
-| `drop`   | a tuple of the result          | it is gone                                       |
-| `add`    | an aspect, evidence in the text| a tuple more, confidence 1                       |
-| `label`  | the sentence                   | that label, confidence 1                         |
+| `keep`   | a tuple of the result          | none; the confirmation is counted                |
+| `flip`   | a tuple of the result          | it gets the new polarity, confidence 1           |
+| `drop`   | a tuple of the result          | it is removed                                    |
+| `add`    | an aspect, evidence in the text| a new tuple, confidence 1                        |
+| `label`  | the text                       | the new label, confidence 1                      |
 
-Tuples that no decision names stay as the agents' rules left them. The label is the person's, else,
-if a tuple changed, the aggregate of the final tuples: the rules spoke of other tuples. Decisions
-are about the result as it was shown, in any order; each tuple is decided once.
+Tuples without a decision do not change. The label is the person's. If the person sets none and a
+tuple changed, the label is the aggregate of the final tuples, because the rules used other tuples.
+Decisions refer to the result as it was shown, in any order. Each tuple is decided once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from absa.schemas.output import AspectTuple, FinalAspect, FinalOutput, HumanRevi
 from absa.schemas.records import Correction
 
 SOURCE = "human"
-# A person is sure; the agents' confidence was about something else.
+# The confidence of a person's decision; the agents' confidence was about another tuple.
 CERTAIN = 1.0
 _COUNTED = {
     "keep": "kept",
@@ -54,7 +54,7 @@ _OF_THE_RESULT = Keep | Flip | Drop
 
 
 def read_answer(said: object, output: FinalOutput) -> tuple[HumanAnswer | None, list[str]]:
-    """The answer, or everything that is wrong with it, in words for the person who gave it."""
+    """The parsed answer, or a list of its errors for the person."""
     try:
         if isinstance(said, str):
             answer = HumanAnswer.model_validate_json(said)
@@ -72,7 +72,7 @@ def _complaint(loc: tuple[int | str, ...], message: str) -> str:
 
 
 def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
-    """What is wrong with decisions about this result; nothing if they can be carried out."""
+    """The errors of decisions about this result; empty if they can be applied."""
     problems: list[str] = []
     decided: dict[int, int] = {}
     rows = _Rows(output)
@@ -94,7 +94,7 @@ def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
         before = rows.keys
         carry_out(decisions, rows)
         if rows.keys != before:
-            problems.append("the aspects were given: none may be added, and each keeps a tuple")
+            problems.append("with given aspects you cannot add or remove aspects")
     return problems
 
 
@@ -102,7 +102,7 @@ def _about_result(decision: Keep | Flip | Drop, rows: _Rows) -> Iterator[str]:
     own = rows.of(decision.aspect)
     if not own:
         names = ", ".join(dict.fromkeys(a.name for a in rows.aspects.values())) or "none"
-        yield f"{decision.aspect!r} is no aspect of the result; there are: {names}"
+        yield f"{decision.aspect!r} is not an aspect of the result; its aspects are: {names}"
     named = rows.named(decision)
     if decision.of is not None and exact(decision.of) is None:
         yield f"of: {_no_polarity(decision.of)}"
@@ -114,7 +114,7 @@ def _about_result(decision: Keep | Flip | Drop, rows: _Rows) -> Iterator[str]:
         if new is None:
             yield f"polarity: {_no_polarity(decision.polarity)}"
         elif named and all(rows.aspects[row].polarity == new for row in named):
-            yield f"{decision.aspect!r} is {new} already: keep it"
+            yield f"{decision.aspect!r} is already {new}; use keep"
 
 
 def _about_addition(decision: Add, rows: _Rows) -> Iterator[str]:
@@ -124,19 +124,19 @@ def _about_addition(decision: Add, rows: _Rows) -> Iterator[str]:
     if new is None:
         yield f"polarity: {_no_polarity(decision.polarity)}"
     elif any(rows.aspects[row].polarity == new for row in rows.of(decision.aspect)):
-        yield f"{decision.aspect!r} is in the result as {new} already: keep it"
+        yield f"{decision.aspect!r} is already in the result as {new}; use keep"
     if not grounded(rows.text, decision.evidence):
-        yield f"evidence: {decision.evidence!r} is not in the text; give words of it as they stand"
+        yield f"evidence: {decision.evidence!r} is not in the text; copy it from the text"
 
 
 def _about_label(decision: SetLabel) -> Iterator[str]:
     if _label(decision.label) is None:
-        yield f"label: {decision.label!r} is none of {', '.join(LABELS)}"
+        yield f"label: {decision.label!r} is not a valid label; write one of {', '.join(LABELS)}"
 
 
 def _about_all(decisions: Sequence[Decision], lang: Language) -> Iterator[str]:
     if sum(isinstance(d, SetLabel) for d in decisions) > 1:
-        yield "the label is given twice"
+        yield "the label is set twice"
     added = Counter(
         (lang.key(d.aspect), exact(d.polarity)) for d in decisions if isinstance(d, Add)
     )
@@ -144,7 +144,7 @@ def _about_all(decisions: Sequence[Decision], lang: Language) -> Iterator[str]:
 
 
 def _no_polarity(word: str) -> str:
-    return f"{word!r} is no polarity; write one of {', '.join(POLARITIES)}"
+    return f"{word!r} is not a valid polarity; write one of {', '.join(POLARITIES)}"
 
 
 def _label(word: str) -> str | None:
@@ -152,7 +152,7 @@ def _label(word: str) -> str | None:
 
 
 class _Rows:
-    """The aspects of a result while a person's decisions are carried out."""
+    """The aspects of a result while a person's decisions are applied."""
 
     def __init__(self, output: FinalOutput) -> None:
         self.text = output.text
@@ -169,7 +169,7 @@ class _Rows:
         return [n for n, a in self.aspects.items() if key and self.lang.key(a.name) == key]
 
     def named(self, decision: Keep | Flip | Drop) -> list[int]:
-        """The rows that a decision is about."""
+        """The rows of a decision."""
         wanted = exact(decision.of) if decision.of is not None else None
         return [
             row
@@ -178,7 +178,7 @@ class _Rows:
         ]
 
     def snapshot(self, aspect: str) -> dict[str, Any] | None:
-        """What the log shows of an aspect, as it does for the agents' corrections."""
+        """The form of an aspect for the log, as in the agents' corrections."""
         own = [self.aspects[row] for row in self.of(aspect)]
         if not own:
             return None
@@ -199,7 +199,7 @@ class _Rows:
         }
 
     def change(self, decision: Flip | Drop | Add, targets: Sequence[int]) -> None:
-        """Carry out one decision on the rows it named when it was given."""
+        """Apply one decision to its rows in the shown result."""
         if isinstance(decision, Drop):
             for row in targets:
                 del self.aspects[row]
@@ -229,8 +229,8 @@ class _Rows:
 def carry_out(
     decisions: Sequence[Decision], rows: _Rows, reviewer: str | None = None
 ) -> list[Correction]:
-    """Change the rows by decisions that passed the check; what changed, decision by decision."""
-    # All decisions are about the result as it was shown, whatever an earlier one did to it.
+    """Apply valid decisions to the rows; return one correction per decision."""
+    # Every decision refers to the shown result, not to the result after earlier decisions.
     named = {
         n: rows.named(decision)
         for n, decision in enumerate(decisions)
@@ -265,8 +265,8 @@ def _correction(
     )
 
 
-def with_word(output: FinalOutput, word: HumanReview | None) -> FinalOutput:
-    """The agents' output with a person's word on it, or with the mark that it is to be had."""
+def apply_human_review(output: FinalOutput, word: HumanReview | None) -> FinalOutput:
+    """Apply a person's decisions to the agents' output, or mark it as pending."""
     if word is None:
         return output
     if word.status == "pending":
@@ -305,8 +305,8 @@ def with_word(output: FinalOutput, word: HumanReview | None) -> FinalOutput:
     )
 
 
-def without_word(output: FinalOutput) -> FinalOutput:
-    """The agents' own output, as if the person were still to be asked."""
+def without_human_review(output: FinalOutput) -> FinalOutput:
+    """The agents' output before the human review."""
     word = output.meta.human_review
     if word is None or word.shown is None:
         return output
@@ -317,9 +317,9 @@ def without_word(output: FinalOutput) -> FinalOutput:
 
 
 def _with_result(output: FinalOutput, changed: dict[str, Any], lang: Language) -> FinalOutput:
-    """Another label and other aspects, with what follows from them.
+    """Replace label and aspects, and everything that follows from them.
 
-    `conflict_resolved` stays: it says what the agents themselves settled.
+    `conflict_resolved` stays, because it is about the agents' result.
     """
     aspects: tuple[FinalAspect, ...] = changed["final_aspects"]
     tuples = {
@@ -351,5 +351,5 @@ def _with_meta(output: FinalOutput, **changed: Any) -> FinalOutput:
 
 
 def counts(decisions: Sequence[Decision]) -> HumanCounts:
-    """How often a person did what."""
+    """Count decisions by kind."""
     return HumanCounts(**Counter(_COUNTED[d.action] for d in decisions))

@@ -1,6 +1,6 @@
-"""What a person is shown about a text: the candidates, and who said what about them.
+"""The question of a human review: the candidates, and the agents' statements about them.
 
-Made from an output alone, so that a finished run can be reviewed like a text that waits in a graph.
+It is made only from an output, so that texts of a finished run can be reviewed, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from absa.nodes.apply_reviews import NOT_CORRECTIONS
 from absa.nodes.board import snapshot_name
 from absa.nodes.language import language
-from absa.nodes.names import name_of_thing, thing_named
+from absa.nodes.names import clean_name, cleaned_name
 from absa.nodes.text import grounded, locate
 from absa.schemas.answers import (
     Answer,
@@ -53,7 +53,7 @@ A = TypeVar("A", bound=Answer)
 def question_of(
     output: FinalOutput, reasons: Sequence[Doubt], problems: Sequence[str] = ()
 ) -> HumanQuestion:
-    """The question about an output that no person has changed."""
+    """The question about an output before human review."""
     lang = language(output.lang)
     voices = list(voices_of(output))
     said: dict[str, list[Voice]] = {}
@@ -85,7 +85,7 @@ def _in_result(output: FinalOutput) -> Iterator[CandidateTuple]:
 
 
 def _left_out(output: FinalOutput) -> Iterator[CandidateTuple]:
-    """Tuples that a stage, the debate or a perspective had and the result does not."""
+    """Tuples of a stage, the debate or a perspective that are not in the result."""
     lang, text = language(output.lang), output.text
     there = {(lang.key(t.name), t.polarity) for t in output.final_result.final_tuples}
     for term, polarity, evidence, confidence in _proposed(output):
@@ -123,7 +123,7 @@ def _proposed(output: FinalOutput) -> Iterator[tuple[str, str, str | None, float
 
 
 def voices_of(output: FinalOutput) -> Iterator[Voice]:
-    """Everything that was said, in the order of the stages."""
+    """All statements of agents, in the order of the stages."""
     yield from _stage1(output)
     if output.debate is not None:
         for held in output.debate.rounds:
@@ -136,11 +136,11 @@ def voices_of(output: FinalOutput) -> Iterator[Voice]:
 
 def _stage1(output: FinalOutput) -> Iterator[Voice]:
     lang = language(output.lang)
-    # Given aspects are the user's words, and stay as they are.
+    # Given aspects keep the user's words.
     given = output.meta.given_aspects is not None
     for answer in _answers(output, "atsa", AtsaAnswer):
         for item in answer.aspect_sentiments:
-            thing = name_of_thing(item.aspect_ref, item.polarity, item.evidence, lang)
+            thing = clean_name(item.aspect_ref, item.polarity, item.evidence, lang)
             yield Voice(
                 stage="stage1",
                 who="ATSA",
@@ -151,7 +151,7 @@ def _stage1(output: FinalOutput) -> Iterator[Voice]:
             )
     extracted = list(_answers(output, "extract", ExtractAnswer))
     said = Counter(
-        (t.aspect_term if given else thing_named(t, lang) or t.aspect_term, t.polarity)
+        (t.aspect_term if given else cleaned_name(t, lang) or t.aspect_term, t.polarity)
         for answer in extracted
         for t in answer.tuples
     )
@@ -255,7 +255,7 @@ def _with_reason(says: str, reason: str | None) -> str:
 
 
 def _answers(output: FinalOutput, node: str, kind: type[A]) -> Iterator[A]:
-    """What a node answered; nothing for an answer that cannot be read."""
+    """The items of a node's answer; empty for an unreadable answer."""
     for call in output.process_trace:
         if call.node == node and call.output is not None:
             try:

@@ -1,8 +1,8 @@
-"""`human_review`: a person is asked before the result is final.
+"""`human_review`: asks a person before the result is final.
 
-The reasons are those of `absa.nodes.doubts`; `always` stands where there are none, but every text
-is shown. A graph without a checkpointer cannot wait. There the text is finished without a person
-and marked as pending.
+The reasons are those of `absa.nodes.doubts`. The reason `always` is used if there is none but every
+text is shown. A graph without a checkpointer cannot wait. It finishes the text without a person and
+marks it as pending.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ALWAYS = Doubt(code="always", detail="every text is shown to a person")
 
 
 def doubts_of_state(state: State, pipeline: PipelineSettings) -> tuple[Doubt, ...]:
-    """Why a person is to be asked, under these settings; nothing: nobody is."""
+    """The reasons to ask a person under these settings; empty: no question."""
     if pipeline.human_review == "off":
         return ()
     found = doubts(final_output(state, pipeline))
@@ -30,9 +30,9 @@ def doubts_of_state(state: State, pipeline: PipelineSettings) -> tuple[Doubt, ..
 
 
 def human_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:
-    """Show a person the output as it would be without one, and ask until the answer can be used.
+    """Show a person the agents' output, and repeat the question until the answer is valid.
 
-    Every question is an interrupt of its own. LangGraph waits, not this function.
+    Each question is a separate interrupt. LangGraph waits, not this function.
     """
     draft = final_output(state, pipeline)
     question = question_of(draft, doubts_of_state(state, pipeline))
@@ -44,18 +44,18 @@ def human_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:
         question = question.model_copy(update={"problems": tuple(problems)})
 
 
-# Plain JSON schema, not the model: LangGraph would raise for an answer that does not fit it.
+# A plain JSON schema instead of the model: LangGraph would raise an error for an invalid answer.
 _ANSWER_SCHEMA = HumanAnswer.model_json_schema()
 
 
 def pending_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:
-    """The node `human_review` of a graph that cannot wait: marks the text as pending."""
+    """`human_review` in a graph that cannot wait: mark the text as pending."""
     reasons = doubts_of_state(state, pipeline)
     return {"human_answer": HumanReview(status="pending", reasons=reasons)}
 
 
 def answered(answer: HumanAnswer, reasons: tuple[Doubt, ...]) -> HumanReview:
-    """The decisions of a person, to be laid over the output."""
+    """The state value for the decisions of a person."""
     return HumanReview(
         status="reviewed",
         reasons=reasons,

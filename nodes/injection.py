@@ -1,4 +1,4 @@
-"""What memory says, shown to `cj` and the judge: once, and only when the debate is stuck."""
+"""Shows the advice of memory to `cj` and the judge, once, and only at a deadlock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from absa.schemas.state import State
 
 
 def observations(state: State, pipeline: PipelineSettings) -> tuple[Observation, ...]:
-    """What stands in the way of an agreement, as far as the debate has come."""
+    """The signs of deadlock in the debate so far."""
     stage1, turns, lang = state["stage1_result"], state["turns"], language(state["lang"])
     debate = pipeline.debate
     if debate.protocol == "persona":
@@ -35,7 +35,7 @@ def observations(state: State, pipeline: PipelineSettings) -> tuple[Observation,
 
 
 def memory_slot(state: State, pipeline: PipelineSettings) -> str | None:
-    """The advice for the next speaker, None if there is none or it is not its time."""
+    """The advice for the next speaker; None if there is none or no deadlock."""
     advice = memory_context(state.get("memory_recall"))
     again = pipeline.debate.injection.allow_multiple_injections
     if advice is None or (state.get("memory_injections") and not again):

@@ -1,4 +1,4 @@
-"""`intake`: checks the input and settles its language."""
+"""`intake`: checks the input and detects its language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from absa.schemas.state import IntakeUpdate, State
 
 
 def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:
-    """Check what the user gave; the graph resets the rest of the state at the same time."""
+    """Check the input. At the same time, the graph resets the rest of the state."""
     text = checked_text(state.get("text"), pipeline.max_text_chars)
     given = state.get("lang")
     return {
@@ -28,12 +28,12 @@ def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:
 
 
 def checked_text(text: object, max_chars: int) -> str:
-    """The text, or an error that says what is wrong with it."""
+    """Return the text, or raise an error that explains the problem."""
     if not isinstance(text, str):
         raise InputError(f"text must be a string, got {type(text).__name__}")
     if len(text) > max_chars:
         raise InputError(
-            f"text has {len(text):,} characters and pipeline.max_text_chars allows {max_chars:,}: "
+            f"text has {len(text):,} characters, pipeline.max_text_chars allows {max_chars:,}: "
             "split the text, or raise the setting"
         )
     if not text.strip():
@@ -43,22 +43,22 @@ def checked_text(text: object, max_chars: int) -> str:
     except UnicodeEncodeError as error:
         raise InputError(
             f"text has a lone surrogate at position {error.start}: it is not valid Unicode; "
-            "decode the source again, or replace the character"
+            "decode the source correctly, or replace the character"
         ) from None
     return text
 
 
 def checked_aspects(given: object) -> list[str] | None:
-    """The aspects that the user gave, or an error that says what is wrong with them."""
+    """Return the given aspects, or raise an error that explains the problem."""
     if given is None:
         return None
     if not isinstance(given, list | tuple) or not all(isinstance(g, str) for g in given):
         raise InputError('given_aspects must be a list of terms, such as ["food", "service"]')
     if any(not term.strip() for term in given):
-        raise InputError("given_aspects holds an empty term")
+        raise InputError("given_aspects contains an empty term")
     return [term.strip() for term in given]
 
 
 def text_uid(text: str) -> str:
-    """A stable id for a text that came without one."""
+    """A stable id for a text without an id."""
     return f"text-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""`judge`: sums up the debate. What it gives depends on how the debate was held."""
+"""`judge`: summarises the debate. Its answer type depends on the debate protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JUDGES: dict[DebateProtocol, Agent[Any]] = {
         sees=_sees,
         writes="judge_answer",
     ),
-    # A winner, and what was agreed on.
+    # A winner and a consensus.
     "persona": Agent(
         name="judge",
         answer=PersonaJudgeAnswer,

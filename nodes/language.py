@@ -1,8 +1,8 @@
-"""What the rules know about a language: keys, particles, contrast, negation, synonyms.
+"""Language rules: aspect keys, particles, contrast, negation, synonyms.
 
-Everything language-specific is in `resources/patterns/<lang>.json`; a language without a file has
-no particles, markers or synonyms and still works. In a pattern file a marker written `-지만` is an
-ending of a word, any other marker is a whole word.
+The language-specific data is in `resources/patterns/<lang>.json`. A language without a file has no
+particles, markers or synonyms, but still works. In a pattern file, a marker written `-지만` is the
+ending of a word; every other marker is a whole word.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from absa.nodes.morphemes import Morpheme, kiwi
 _KOREAN_SHARE = 0.2
 _NOUN_TAGS = ("NNG", "NNP", "SL", "SN", "XSN", "XPN", "NNB")
 _HEAD_TAGS = ("NNG", "NNP", "SL", "XSN")
-# How many readings of a word are looked at before it is taken for a verb.
+# The number of readings of a word that are checked before it counts as a verb.
 _READINGS = 5
-# And before it is taken for no noun: 면 (noodles) is an ending at first sight.
+# The number before it counts as not a noun: the first reading of 면 (noodles) is an ending.
 _NOUN_READINGS = 2
-# Nouns, foreign letters, numbers, and what Kiwi has never seen.
+# Nouns, foreign letters, numbers, and unknown words.
 _NAMING_TAGS = ("N", "SL", "SN", "SH", "XSN", "UN", "W")
-#: Endings that make a noun of a verb.
+#: Endings that turn a verb into a noun.
 _MAKE_NOUNS = frozenset({"기", "음", "\u11b7"})
 _TOPIC_TAGS = ("JKS", "JX")
 _DESCRIBING = ("VA", "XSA")
 _NEGATING = ("안", "못", "않")
-# "the service was": a determiner, one or two words, a verb of being. No tagger needed for that.
+# "the service was": a determiner, one or two words, a form of "be". This needs no tagger.
 _ENGLISH_SUBJECT = re.compile(
     r"\b(?:the|its|their|our|my|your|this|that)\s+([a-z][\w'-]*(?:\s+[a-z][\w'-]*)?)\s+"
     r"(?:is|was|are|were|isn't|wasn't|aren't|weren't|seems|seemed|looks|looked|feels|felt"
@@ -53,14 +53,14 @@ def normalise_code(lang: str) -> str:
 
 
 def _names(tokens: Sequence[Morpheme]) -> bool:
-    """Whether morphemes hold a noun, or a verb made one: 굽기, 흔들림."""
+    """Whether the morphemes contain a noun, or a verb turned into one: 굽기, 흔들림."""
     if any(token.tag.startswith(_NAMING_TAGS) for token in tokens):
         return True
     return bool(tokens) and tokens[0].tag.startswith("VV") and tokens[-1].form in _MAKE_NOUNS
 
 
 def language(code: str) -> Language:
-    """The rules' knowledge of a language."""
+    """The rules of a language."""
     return _language(code, assets.own_files())
 
 
@@ -77,7 +77,7 @@ class Language:
         """Read the pattern file of `code`, if there is one."""
         patterns = assets.read_json(f"patterns/{code}.json") or {}
         self.code = code
-        # The longest first, should a file list one that ends in another.
+        # The longest first, because one can end in another.
         self._particles = sorted(patterns.get("particles", []), key=len, reverse=True)
         self._markers = _marker_pattern(patterns.get("contrast_markers", []))
         self._no_aspects = frozenset(patterns.get("no_aspects", []))
@@ -86,22 +86,22 @@ class Language:
         adjectives = assets.read_json(f"patterns/{code}_adjectives.json") or {}
         self._adjectives = frozenset(adjectives.get("words", []))
         self._terms_of: dict[int, list[str]] = dict(enumerate(patterns.get("synonyms", [])))
-        # Kiwi costs 40 µs a word and the same few aspects are looked up again and again.
+        # Kiwi takes 40 µs per word, and the same aspects are looked up many times.
         self.key: Callable[[str], str] = lru_cache(maxsize=65536)(self._key)
         self.strip_particle: Callable[[str], str] = lru_cache(maxsize=65536)(self._strip_particle)
         self.can_name: Callable[[str], bool] = lru_cache(maxsize=65536)(self._can_name)
-        # Several candidates stand in one clause.
+        # Several candidates can be in one clause.
         self.has_negation = lru_cache(maxsize=4096)(self._has_negation)
         self._groups = {
             self.key(term): group for group, terms in self._terms_of.items() for term in terms
         }
 
     def _key(self, term: str) -> str:
-        """What two spellings of one aspect have in common.
+        """The aspect key of a term, which is equal for all its spellings.
 
         NFC, without a trailing particle (Korean), lower case, no white space, no punctuation.
-        Stripping goes on until nothing changes: a term that was stripped once, because it became an
-        aspect, must not get another key than the word it came from.
+        Stripping is repeated until nothing changes, so that a stripped term has the same key as the
+        original word.
         """
         stem = unicodedata.normalize("NFC", term)
         while (shorter := self.strip_particle(stem)) != stem:
@@ -109,7 +109,7 @@ class Language:
         return _squeezed(stem)
 
     def _strip_particle(self, term: str) -> str:
-        """The term without one trailing particle, if a morphological analyser calls it one.
+        """The term without one trailing particle, if the morphological analyser confirms it.
 
         가격은 → 가격, but 종이, 사이, 나이 and 고양이 keep their 이.
         """
@@ -127,13 +127,13 @@ class Language:
         return decomposed if term.startswith(decomposed) else stem
 
     def _can_name(self, term: str) -> bool:
-        """Whether the words can name a thing: an adjective alone (tasty, 바삭바삭) cannot."""
+        """Whether the words can name a thing. An adjective alone (tasty, 바삭바삭) cannot."""
         if self.code == "ko":
             return any(_names(tokens) for tokens, _ in kiwi().analyze(term, _NOUN_READINGS))
         return not self._are_adjectives(term)
 
     def judges(self, words: str) -> bool:
-        """Whether words before a noun only say how it is: great, 정말 맛있는."""
+        """Whether words before a noun are only a judgement: great, 정말 맛있는."""
         if self.code == "ko":
             morphemes = kiwi().tokenize(words)
             return bool(morphemes) and morphemes[-1].tag == "ETM"
@@ -156,20 +156,20 @@ class Language:
         return list(self._terms_of.values())
 
     def synonym_group(self, term: str) -> int | None:
-        """Equal for two terms that are synonyms, None for a term without any."""
+        """An id that synonyms share; None for a term without synonyms."""
         return self._groups.get(self.key(term))
 
     def names(self, prose: str, term: str) -> bool:
-        """Whether prose names a term: as a word, or, in Korean, with whatever is attached to it."""
+        """Whether prose contains a term, as a word or, in Korean, with attached endings."""
         if self.code == "ko":
-            # Spaces are a matter of taste (배터리 수명, 배터리수명); so are the endings.
+            # Spaces are optional (배터리 수명, 배터리수명), and endings vary.
             return bool(key := self.key(term)) and key in _squeezed(prose)
         words = re.escape(unicodedata.normalize("NFC", term)).replace(r"\ ", r"\s+")
         found = re.search(rf"(?<!\w){words}(?!\w)", unicodedata.normalize("NFC", prose), re.I)
         return bool(term.strip()) and found is not None
 
     def clauses(self, text: str) -> list[tuple[int, int]]:
-        """The clauses that contrast markers divide the text into; one for no marker."""
+        """The clauses between contrast markers; one clause without a marker."""
         cuts = [0, *(_cut(match) for match in self._find_markers(text)), len(text)]
         return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if text[a:b].strip()]
 
@@ -180,7 +180,7 @@ class Language:
     def _has_negation(self, text: str) -> bool:
         """Whether the text has a negation.
 
-        In Korean it has to be an adverb or a verb: 안 is also "inside", 말 also "speech".
+        In Korean it must be an adverb or a verb, because 안 is also "inside" and 말 "speech".
         """
         if self.code == "ko":
             return any(
@@ -189,7 +189,7 @@ class Language:
         return bool(self._negation_words and self._negation_words.search(text))
 
     def subject(self, clause: str) -> tuple[int, int] | None:
-        """Offsets of the noun phrase that a clause speaks about, if one can be found."""
+        """Offsets of the subject of a clause; None if it is not found."""
         if self.code == "ko":
             return _korean_subject(clause, self._no_aspects)
         match = _ENGLISH_SUBJECT.search(clause) if self.code == "en" else None
@@ -200,9 +200,10 @@ class Language:
 
 
 def _ends_in_particle(term: str, particle: str) -> bool:
-    """Whether the term reads as a noun with that particle.
+    """Whether the term is a noun with that particle.
 
-    Read as a verb (배우는, "who learns"), a second opinion is asked for: an aspect is a noun.
+    If the first reading is a verb (배우는, "who learns"), the next readings are checked, because an
+    aspect is a noun.
     """
     readings = [tokens for tokens, _ in kiwi().analyze(term, top_n=_READINGS) if tokens]
     best = readings[0][-1] if readings else None
@@ -244,7 +245,7 @@ def _marker_pattern(markers: list[str]) -> re.Pattern[str] | None:
 
 
 def _word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
-    """Whole words; one that begins with n't is the end of a word."""
+    """A pattern for whole words; n't matches at the end of a word."""
     if not words:
         return None
     spelled = [
@@ -255,15 +256,15 @@ def _word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
 
 
 def _cut(match: re.Match[str]) -> int:
-    """An ending closes its clause, a word opens the next one."""
+    """The cut position: after an ending, before a word."""
     return match.start() if match.groupdict().get("word") else match.end()
 
 
 def _korean_subject(clause: str, no_aspects: Collection[str]) -> tuple[int, int] | None:
-    """The first run of nouns that is the subject of what the clause describes.
+    """The first sequence of nouns that is the subject of a description.
 
-    Its last word is a noun that stands for a thing: no counter (번, 개), person or time. A clause
-    without an adjective or a negation (가게를 찾았지만) describes nothing.
+    Its last word must be a noun for a thing, not a counter (번, 개), a person or a time. A clause
+    without an adjective or a negation (가게를 찾았지만) has no description.
     """
     tokens = kiwi().tokenize(clause)
     if not any(t.tag.startswith(_DESCRIBING) or t.form in _NEGATING for t in tokens):

@@ -1,8 +1,8 @@
-"""Episodic memory: which past cases are like this one, and what they teach.
+"""Episodic memory: finds similar past cases and derives advice from them.
 
-A case is alike if it has the same language and a structure in common. Of those the three best are
-recalled, by, in this order: the share of common structures, the same number of aspects, the same
-length, the later one. An episode teaches:
+A case is similar if it has the same language and at least one common structure. The three best of
+them are recalled, ordered by: the share of common structures, the same number of aspects, the same
+length, the later time. The advice of an episode:
 
 | override | outcome            | advice                    |
 |----------|--------------------|---------------------------|
@@ -10,18 +10,18 @@ length, the later one. An episode teaches:
 | applied  | harm               | `failed_override_warning` |
 | any other                     || `consistency_anchor`      |
 
-| who knows how it went              | `success`                  | `harm`               |
+| source of the outcome              | `success`                  | `harm`               |
 |------------------------------------|----------------------------|----------------------|
 | the scorer, by gold for training   | a fix                      | a break              |
 | else a person who reviewed it      | kept all that was changed  | took all of it back  |
 | else the risks of an adopted change| fewer remained than before | more remained        |
 
-Everything else is `neutral`: an override that was not adopted teaches nothing.
+All other outcomes are `neutral`. An override that was not adopted gives no advice.
 
-The graph knows a person's word and the risks. Gold is not in the state: the run engine replaces the
-outcome after scoring (`learn`). No gold is stored. A text is remembered once, as it went the first
-time. Never recalled: the text itself, and episodes of the same split (unless it is the training
-split, or the settings allow it).
+The graph uses human reviews and risks. Gold is not in the state; the run engine replaces the
+outcome after scoring (`learn`), and gold itself is never stored. Only the first analysis of a text
+is stored. The text itself and episodes of the same split are never recalled (except for the
+training split, or if the settings allow it).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, cast, get_args
 from langgraph.runtime import get_runtime
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
-from absa.nodes.human_answer import without_word
+from absa.nodes.human_answer import without_human_review
 from absa.nodes.language import Language, language
 from absa.nodes.merge_candidates import aspect_of
 from absa.nodes.polarity import read
@@ -64,7 +64,7 @@ EPISODES = "episodes"
 INDEX = "index"
 TRAIN = "train"
 TOP = 3
-# One more than is recalled: the sample itself may be among them.
+# One more than is recalled, because the sample itself can be among them.
 _KEPT = TOP + 1
 _LATEST = "latest"
 _SHORT, _MID = 40, 120
@@ -86,7 +86,7 @@ _MESSAGES: dict[AdviceType, str] = {
     ),
     "consistency_anchor": "the first reading stood in the end",
 }
-# The same anchor where something changed.
+# The same advice type if something changed.
 _REVIEWED = "the reviewers' corrections were taken over, without an override"
 _UNKNOWN = "the debate's override was taken over, and it is not known whether it was right"
 
@@ -94,7 +94,7 @@ _UNKNOWN = "the debate's override was taken over, and it is not known whether it
 def signature_of(
     text: str, lang: Language, *, aspects: int, implicit: bool, risks: Iterable[str]
 ) -> Signature:
-    """The shape of a case once its aspects are known."""
+    """The shape of a case, after its aspects are known."""
     found: set[Structure] = {_RISKS[risk] for risk in risks if risk in _RISKS}
     if lang.has_negation(text):
         found.add("negation")
@@ -134,18 +134,18 @@ def signature_of_state(state: State) -> Signature:
 
 
 def sample_id(text: str) -> str:
-    """A name for a text that does not give it away, whatever a data file calls the sample."""
+    """A hash of the text as its id, independent of the uid in a data file."""
     plain = " ".join(unicodedata.normalize("NFC", text).split())
     return hashlib.sha256(plain.encode()).hexdigest()[:24]
 
 
 def own_recall(recall: Recall | None, text: str) -> Recall | None:
-    """A recall that was given for this text; one for another text is none."""
+    """The recall if it belongs to this text, else None."""
     return recall if recall is not None and recall.sample == sample_id(text) else None
 
 
 def store_of_run() -> BaseStore:
-    """The store that the graph was compiled with, or that LangGraph's server brought."""
+    """The store of the compiled graph or of LangGraph's server."""
     store = get_runtime().store
     if store is None:
         raise InputError(
@@ -157,13 +157,13 @@ def store_of_run() -> BaseStore:
 
 # Recall -----------------------------------------------------------------------------------------
 #
-# A store's search walks everything under a prefix, so an index is kept beside the episodes: one
-# item per set of structures, which points to the latest few of every cell (number of aspects,
-# length, split). The best three are always among them, and one read of at most 16 keys finds them.
+# The search of a store scans everything under a prefix. So an index is stored beside the episodes:
+# one item per set of structures, which points to the latest few episodes of every cell (number of
+# aspects, length, split). It always has the best three. One read of at most 16 keys finds them.
 
 
 class Pointer(NamedTuple):
-    """An episode as the index knows it: its cell, its time and its key."""
+    """An index entry of an episode: its cell, its time and its key."""
 
     aspects: int
     length: str
@@ -173,7 +173,7 @@ class Pointer(NamedTuple):
 
 
 def index_reads(signature: Signature) -> list[GetOp]:
-    """Where cases with a structure in common are to be found."""
+    """The index reads for cases with a common structure."""
     return [
         GetOp(_room(INDEX, signature.lang), _index_key(s))
         for s in _overlapping(signature.structures)
@@ -181,7 +181,7 @@ def index_reads(signature: Signature) -> list[GetOp]:
 
 
 def _room(kind: str, lang: str) -> tuple[str, str]:
-    # A store takes no empty name and none with a dot.
+    # A store does not accept empty names or names with a dot.
     return kind, lang.replace(".", "-") or "-"
 
 
@@ -203,7 +203,7 @@ def best(
     split: str | None,
     any_split: bool,
 ) -> list[GetOp]:
-    """Where the episodes most like a case are, without itself and those of its own split."""
+    """Pointers to the most similar episodes, without the text itself and its own split."""
     hidden = None if any_split or split == TRAIN else split
     asked = set(signature.structures)
     ranked: list[tuple[float, bool, bool, int, str]] = []
@@ -212,7 +212,7 @@ def best(
             continue
         has = set(item.key.split("+"))
         common = len(has & asked) / len(has | asked)
-        # Thousands at every recall, hence no Pointer for each.
+        # Thousands per recall, so no Pointer object is made for each.
         ranked += [
             (common, aspects == signature.aspects, length == signature.length, at, key)
             for aspects, length, of_split, at, key in item.value[_LATEST]
@@ -227,7 +227,7 @@ def _pointers(indexed: Item | None) -> list[Pointer]:
 
 
 def episodes_in(found: Iterable[Item | None]) -> tuple[Episode, ...]:
-    """The episodes that were read; one may have been forgotten meanwhile."""
+    """The episodes of a read, without those deleted meanwhile."""
     return tuple(Episode.model_validate(item.value) for item in found if item is not None)
 
 
@@ -235,7 +235,7 @@ def require_readable(item: Item) -> None:
     """Check an item of the store: an episode or an entry of the index.
 
     Raises:
-        ValueError, TypeError, KeyError: It is damaged.
+        ValueError, TypeError, KeyError: The item is damaged.
     """
     if item.namespace[0] == EPISODES:
         Episode.model_validate(item.value)
@@ -244,7 +244,7 @@ def require_readable(item: Item) -> None:
 
 
 def advice_of(episode: Episode) -> Advice:
-    """What an episode teaches."""
+    """The advice of an episode."""
     kind: AdviceType = "consistency_anchor"
     if episode.override == "applied" and episode.outcome != "neutral":
         worked = episode.outcome == "success"
@@ -258,14 +258,14 @@ def advice_of(episode: Episode) -> Advice:
 
 
 def memory_context(recall: Recall | None) -> str | None:
-    """The advice as reviewers read it; None where there is none, or none may be shown."""
+    """The advice for reviewers; None if there is none or it must not be shown."""
     if recall is None or recall.condition != "on" or not recall.advice:
         return None
     return "\n".join((HEADING, *(f"- {a.message}" for a in recall.advice)))
 
 
 def warns(recall: Recall | None) -> bool:
-    """Whether memory speaks against an override."""
+    """Whether memory warns of an override."""
     return (
         recall is not None
         and recall.condition == "on"
@@ -284,7 +284,7 @@ def deadlock(
     text: str,
     lang: Language,
 ) -> tuple[Observation, ...]:
-    """What stands in the way of an agreement; two of the four are a deadlock.
+    """The signs of deadlock. Two of four are a deadlock.
 
     | observation                  | if                                                     |
     |------------------------------|--------------------------------------------------------|
@@ -293,8 +293,8 @@ def deadlock(
     | `contested_without_evidence` | a contested aspect has no evidence in the text         |
     | `l3_risk`                    | a risk of negation, contrast, mismatch or irony        |
 
-    Contested is an aspect about which speakers contradict each other or Stage 1: they ask for a
-    polarity that it does not have there, or to drop it.
+    An aspect is contested if speakers contradict each other or Stage 1: they ask for another
+    polarity, or to drop it.
     """
     mentions = Mentions(stage1, lang)
     stands = {lang.key(a.name): a.polarities for a in stage1.aspects}
@@ -330,7 +330,7 @@ def deadlock(
 
 
 def is_deadlock(observations: Sequence[Observation]) -> bool:
-    """Two of four."""
+    """Whether at least two of the four signs are present."""
     return len(observations) >= _TRIGGER
 
 
@@ -349,7 +349,7 @@ def _target(edit: Edit, mentions: Mentions, lang: Language) -> str:
 
 
 def _confirmed_and_dropped(targets: Sequence[tuple[str, Edit]]) -> set[str]:
-    """The aspects with a tuple that is both; an edit that names no polarity means all of them."""
+    """Aspects with a tuple that is both; an edit without a polarity means all tuples."""
 
     def named(op: str) -> list[tuple[str, str | None]]:
         return [(key, read(e.target.polarity).value) for key, e in targets if e.op == op]
@@ -366,12 +366,12 @@ def _confirmed_and_dropped(targets: Sequence[tuple[str, Edit]]) -> set[str]:
 
 
 def may_write(split: str | None, *, any_split: bool) -> bool:
-    """Whether a case may be remembered: not one of a split that is being evaluated."""
+    """Whether a case may be stored, which is not allowed for evaluated splits."""
     return any_split or split is None or split == TRAIN
 
 
 def episode_of(output: FinalOutput, signature: Signature, split: str | None, at: int) -> Episode:
-    """A finished case, as far as it may be remembered."""
+    """The episode of a finished case, without words of its text."""
     meta = output.meta
     lang = language(output.lang)
     result = output.final_result
@@ -406,17 +406,17 @@ def episode_of(output: FinalOutput, signature: Signature, split: str | None, at:
 
 
 def _outcome(output: FinalOutput) -> Outcome:
-    """How it went as far as the graph knows: by a person's word, else by the risks."""
+    """The outcome by human review, else by the risks."""
     meta = output.meta
     if meta.human_review is not None and meta.human_review.status == "reviewed":
-        return by_person(without_word(output), output)
+        return by_person(without_human_review(output), output)
     if meta.adopt_decision != "adopted" or meta.stage2_risks is None:
         return "neutral"
     return _sign(meta.stage1_risks - meta.stage2_risks)
 
 
 def by_person(agents: FinalOutput, reviewed: FinalOutput) -> Outcome:
-    """Whether a person kept what the agents changed of Stage 1, or took it back."""
+    """The outcome by human review: whether a person kept the agents' changes or undid them."""
     key = language(agents.lang).key
 
     def tuples(given: Iterable[Any]) -> set[tuple[str, str]]:
@@ -435,9 +435,9 @@ def _sign(gain: int) -> Outcome:
 
 
 def learn(store: BaseStore, output: FinalOutput, outcome: Outcome) -> bool:
-    """Replace the outcome of an episode, since somebody knows better than the graph how it went.
+    """Replace the outcome of an episode by a better one, such as from gold.
 
-    False: nothing was remembered of this text, or another result of it.
+    Returns false if this text or this result of it is not stored.
     """
     if output.meta.memory is None:
         return False
@@ -456,7 +456,7 @@ def learn(store: BaseStore, output: FinalOutput, outcome: Outcome) -> bool:
 
 
 def reads(episode: Episode) -> list[GetOp]:
-    """The episode itself, should it be known, and the index entry that it belongs to."""
+    """The reads before a write: the episode, if it exists, and its index entry."""
     signature = episode.signature
     return [
         GetOp(_room(EPISODES, signature.lang), episode.sample),
@@ -465,7 +465,7 @@ def reads(episode: Episode) -> list[GetOp]:
 
 
 def writes(episode: Episode, known: Item | None, indexed: Item | None) -> list[PutOp]:
-    """The episode, and the index entry that finds it; nothing for a text that is known."""
+    """The writes of an episode and its index entry; empty for a text that is already stored."""
     if known is not None:
         return []
     room = _room(EPISODES, episode.signature.lang)
@@ -476,12 +476,12 @@ def writes(episode: Episode, known: Item | None, indexed: Item | None) -> list[P
 
 
 def forgetting(episode: Episode) -> PutOp:
-    """The episode is gone; the index has to be made anew."""
+    """The writes to delete an episode. The index must be rebuilt afterwards."""
     return PutOp(_room(EPISODES, episode.signature.lang), episode.sample, None)
 
 
 def index_of(episodes: Iterable[Episode]) -> list[PutOp]:
-    """The whole index, made from the episodes."""
+    """The index, rebuilt from the episodes."""
     entries: dict[tuple[str, tuple[str, ...]], list[Episode]] = {}
     for episode in episodes:
         key = (episode.signature.lang, episode.signature.structures)

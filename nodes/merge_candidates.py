@@ -1,13 +1,13 @@
-"""`merge_candidates`: all triplets side by side, numbered, and what is wrong with them.
+"""`merge_candidates`: numbers all triplets and flags conflicts and risks.
 
-Nothing is merged away here: a candidate that looks like another is a voice of its own. A triplet
-without a valid polarity is left out before the numbers are given. Where the user gave the aspects,
-so is one about another aspect, and the others carry the user's words; such aspects may overlap.
+Equal candidates are not merged here, because each counts as a separate vote. Triplets without a
+valid polarity are left out before the numbering. With given aspects, triplets about other aspects
+are left out, too, and candidates use the user's words; given aspects may overlap.
 
 | flagged                                                  | as                               |
 |----------------------------------------------------------|----------------------------------|
 | candidates of one aspect with two or more polarities     | conflict `polarity_mismatch`     |
-| candidates of two aspects whose places overlap           | conflict `aspect_overlap`        |
+| candidates of two aspects whose spans overlap            | conflict `aspect_overlap`        |
 | candidates of an aspect that only one perspective found,  | conflict `single_support`        |
 | with `conflict_review.flag_single_support`               |                                  |
 | evidence that is empty or not in the text                | risk `EVIDENCE_GAP`              |
@@ -36,7 +36,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 
 def merge_candidates(state: State, pipeline: PipelineSettings) -> CandidatesUpdate:
-    """Number the triplets and flag what needs a second look."""
+    """Number the triplets and flag conflicts and risks."""
     text, lang = state["text"], language(state["lang"])
     counter = PolarityCounter(categories_of(pipeline))
     given = state.get("given_aspects")
@@ -54,34 +54,34 @@ def merge_candidates(state: State, pipeline: PipelineSettings) -> CandidatesUpda
     }
 
 
-# From an answer's term and reference to the candidate's; None for an aspect nobody asked about.
+# Maps term and reference of an answer to those of the candidate; None: not a given aspect.
 Naming = Callable[[str | None, str | None], tuple[str | None, str | None] | None]
 
 
-def as_said(term: str | None, ref: str | None) -> tuple[str | None, str | None]:
-    """An implied aspect may come without a term; then its reference names it, if it has one."""
+def keep_names(term: str | None, ref: str | None) -> tuple[str | None, str | None]:
+    """Keep term and reference. The reference names an implied aspect without a term."""
     return term or ref, ref
 
 
 def wanted(given: Sequence[str] | None, lang: Language) -> Naming:
-    """How candidates are named: as the answer says or, where aspects are given, as they are."""
+    """The naming of candidates: as in the answer or, with given aspects, as given."""
     if given is None:
-        return as_said
+        return keep_names
     terms = {lang.key(term): term for term in reversed(given) if lang.key(term)}
 
-    def as_given(term: str | None, ref: str | None) -> tuple[str | None, str | None] | None:
+    def given_names(term: str | None, ref: str | None) -> tuple[str | None, str | None] | None:
         meant = (terms.get(lang.key(word or "")) for word in (ref, term))
         name = next((found for found in meant if found), None)
         return (name, name) if name else None
 
-    return as_given
+    return given_names
 
 
 def number(
     answers: Mapping[str, TripletsAnswer],
     text: str,
     counter: PolarityCounter,
-    naming: Naming = as_said,
+    naming: Naming = keep_names,
 ) -> list[Candidate]:
     """The triplets in the order A, B, C, numbered t0, t1 and so on."""
     found: list[Candidate] = []
@@ -112,7 +112,7 @@ def number(
 
 
 def aspect_of(candidate: Candidate, lang: Language) -> str:
-    """The aspect a candidate is about: the key of its reference, else of its term."""
+    """The aspect key of a candidate: of its reference, else of its term."""
     return lang.key(candidate.aspect_ref or "") or lang.key(candidate.name)
 
 
@@ -123,7 +123,7 @@ def find_conflicts(
     may_overlap: bool = False,
     single_support: bool = False,
 ) -> list[ConflictFlag]:
-    """Disagreement about one aspect, then aspects that share words of the text.
+    """Conflicts about one aspect, then conflicts of overlapping aspects.
 
     With `single_support` an aspect that only one perspective found is flagged too.
     """
@@ -170,7 +170,7 @@ def _overlap(one: Span | None, other: Span | None) -> bool:
 
 
 def find_risks(candidates: Sequence[Candidate], text: str, lang: Language) -> list[ValidatorRisk]:
-    """What is wrong with single candidates."""
+    """The risks of single candidates."""
     risks: list[ValidatorRisk] = []
     for c in candidates:
         if not grounded(text, c.evidence):
@@ -186,9 +186,9 @@ def find_risks(candidates: Sequence[Candidate], text: str, lang: Language) -> li
 
 
 def its_clauses(candidate: Candidate, text: str, lang: Language) -> list[str]:
-    """The clauses that the evidence stands in or, where it is not in the text, the aspect.
+    """The clauses of the evidence or, if it is not in the text, of the aspect.
 
-    Of evidence that the text has twice, the one that shares a clause with the aspect is meant.
+    If the evidence occurs twice, the occurrence in the clause of the aspect is used.
     """
     clauses = _clauses(text, lang)
 
@@ -209,7 +209,7 @@ def _places(text: str, words: str) -> list[Span]:
 
 
 def _clauses(text: str, lang: Language) -> list[tuple[int, int]]:
-    """What contrast markers and sentence ends divide the text into."""
+    """The clauses between contrast markers and sentence ends."""
     cuts = {0, len(text), *(end.end() for end in _SENTENCE_END.finditer(text))}
     cuts.update(start for start, _ in lang.clauses(text))
     ordered = sorted(cuts)
@@ -219,7 +219,7 @@ def _clauses(text: str, lang: Language) -> list[tuple[int, int]]:
 def flagged_ids(
     conflicts: Sequence[ConflictFlag], risks: Sequence[ValidatorRisk]
 ) -> frozenset[str]:
-    """The tuples that a conflict or a risk is about: the only ones a review may touch."""
+    """The tuples with a conflict or a risk. Reviewers may change only these."""
     return frozenset(
         (
             *(tuple_id for flag in conflicts for tuple_id in flag.tuple_ids),

@@ -1,6 +1,6 @@
-"""`moderator`: the sentence's label, by seven rules and no model.
+"""`moderator`: decides the label of the text by seven rules, without a model.
 
-Order Z, B, M, C, A, D, E; each sees the label and confidence that the one before left.
+The order is Z, B, M, C, A, D, E. Each rule gets the label and confidence of the previous rule.
 
 | rule  | condition                                           | effect                            |
 |-------|-----------------------------------------------------|-----------------------------------|
@@ -14,7 +14,7 @@ Order Z, B, M, C, A, D, E; each sees the label and confidence that the one befor
 | RuleE | the debate implies another label, and the present   | the debate's label                |
 |       | one is `mixed` or its confidence below 0.55         |                                   |
 
-`moderator.rules` says which are in force.
+`moderator.rules` selects the active rules.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KEYWORDS = (
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the rules see. An unadopted Stage 2 does not reach them."""
+    """The inputs of the rules. A Stage 2 that was not adopted is not among them."""
 
     stage1_ate: Aggregate
     stage1_atsa: Aggregate | None
@@ -64,8 +64,8 @@ class Inputs:
 
 
 @dataclass
-class Course:
-    """Label and confidence on their way through the rules."""
+class LabelState:
+    """The current label and confidence, and the rules that acted."""
 
     label: str
     confidence: float
@@ -78,14 +78,14 @@ class Course:
     stopped: bool = False
 
     def act(self, rule: str, sentence: str, label: str, confidence: float) -> None:
-        """A rule acts: it is listed, explained and leaves its label and confidence."""
+        """Record that a rule acted, with its sentence, label and confidence."""
         self.rules.append(rule)
         self.sentences.append(f"{rule}: {sentence}")
         self.label, self.confidence = label, confidence
 
 
 def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
-    """Decide the label; a drop guard withdraws the adoption."""
+    """Decide the label. A drop guard reverts the adoption."""
     adoption = state["adoption"]
     adopted = adoption.decision == "adopted"
     patched = state["patched_result"] if adopted else None
@@ -106,8 +106,8 @@ def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
 
 
 def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
-    """Run the rules that are in force, in their order."""
-    course = Course(i.stage1_ate.label, i.stage1_ate.confidence)
+    """Run the active rules in their order."""
+    course = LabelState(i.stage1_ate.label, i.stage1_ate.confidence)
     for name, rule in _RULES.items():
         if name in rules and not course.stopped:
             course.reached.add(name)
@@ -131,14 +131,14 @@ def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
     )
 
 
-def _rule_z(c: Course, i: Inputs) -> None:
+def _rule_z(c: LabelState, i: Inputs) -> None:
     stage2 = i.stage2_ate.confidence if i.stage2_ate else 0.0
     if i.stage1_ate.confidence <= TOLERANCE and stage2 <= TOLERANCE:
         c.act("RuleZ", "no aspect has a sentiment with any confidence.", "neutral", 0.0)
         c.stopped = True
 
 
-def _rule_b(c: Course, i: Inputs) -> None:
+def _rule_b(c: LabelState, i: Inputs) -> None:
     if i.stage2_ate is None:
         return
     one, two = i.stage1_ate, i.stage2_ate
@@ -151,14 +151,14 @@ def _rule_b(c: Course, i: Inputs) -> None:
         c.act("RuleB", sentence, two.label, two.confidence)
 
 
-def _rule_m(c: Course, i: Inputs) -> None:
+def _rule_m(c: LabelState, i: Inputs) -> None:
     if i.stage2_ate is not None and i.stage1_ate.label != i.stage2_ate.label:
         confidence = max(i.stage1_ate.confidence, i.stage2_ate.confidence)
         stages = f"Stage 1 is {i.stage1_ate.label}, Stage 2 is {i.stage2_ate.label}"
         c.act("RuleM", f"the stages disagree: {stages}.", "mixed", confidence)
 
 
-def _rule_c(c: Course, i: Inputs) -> None:
+def _rule_c(c: LabelState, i: Inputs) -> None:
     v = i.validator
     critical = critical_risks(v.issues)
     if v.suggested_label and (critical or reaches(v.confidence, c.confidence)):
@@ -175,7 +175,7 @@ def _rule_c(c: Course, i: Inputs) -> None:
         c.validator_override = True
 
 
-def _rule_a(c: Course, i: Inputs) -> None:
+def _rule_a(c: LabelState, i: Inputs) -> None:
     one, two = i.stage1_atsa, i.stage2_atsa
     if c.drop_guard or i.stage2_ate is None or one is None or two is None:
         return
@@ -185,7 +185,7 @@ def _rule_a(c: Course, i: Inputs) -> None:
         c.act("RuleA", sentence, c.label, mean)
 
 
-def _rule_d(c: Course, i: Inputs) -> None:
+def _rule_d(c: LabelState, i: Inputs) -> None:
     use_stage1 = c.drop_guard or i.stage2_ate is None
     atsa = i.stage1_atsa if use_stage1 else i.stage2_atsa
     if atsa is None or atsa.label == c.label:
@@ -202,7 +202,7 @@ def _rule_d(c: Course, i: Inputs) -> None:
         c.act("RuleD", sentence, c.label, c.confidence)
 
 
-def _rule_e(c: Course, i: Inputs) -> None:
+def _rule_e(c: LabelState, i: Inputs) -> None:
     if not i.debate_held:
         return
     if i.debate_label is None:
@@ -229,7 +229,7 @@ _RULES = {
 
 
 def critical_risks(issues: Iterable[str]) -> list[str]:
-    """The issues about negation, irony or contrast, or of severity high."""
+    """The issues of type negation, irony or contrast, or of high severity."""
     return [
         issue
         for issue in issues
@@ -255,7 +255,7 @@ def iou(one: Span | None, two: Span | None) -> float:
 
 
 def inferred_label(summary: DebateSummary | None, lang: Language) -> str | None:
-    """The label a debate implies: its sentence polarity, its tuples, or words of its judge."""
+    """The label that a debate implies: its sentence polarity, its tuples, or the judge's words."""
     if summary is None:
         return None
     said = read(summary.sentence_polarity, LABELS).value if summary.sentence_polarity else None

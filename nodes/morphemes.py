@@ -1,4 +1,4 @@
-"""Kiwi, the Korean morphological analyser: loaded once, and only when Korean is met."""
+"""Kiwi, the Korean morphological analyser. It is loaded once, at the first Korean text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Morpheme(NamedTuple):
-    """What is used of Kiwi's tokens, as it can be sent from one process to another."""
+    """The used fields of Kiwi's tokens, in a form that can be sent between processes."""
 
     form: str
     lemma: str
@@ -26,7 +26,7 @@ class Morpheme(NamedTuple):
 
 
 class Analyser(Protocol):
-    """What is used of Kiwi."""
+    """The used interface of Kiwi."""
 
     def tokenize(self, text: str) -> Sequence[Morpheme]:
         """The likeliest morphemes of a text."""
@@ -35,8 +35,8 @@ class Analyser(Protocol):
         """The `top_n` likeliest readings of a text, each with its score."""
 
 
-#: Kiwi loads in about a second and reads a text in milliseconds. A child that takes longer than
-#: this hangs, or the machine is so busy that loading here costs little more.
+#: Kiwi loads in about a second and reads a text in milliseconds. If a child process takes longer
+#: than this, it hangs or the machine is busy, and Kiwi is loaded in this process.
 _PATIENCE_S = 20.0
 
 _loading = threading.Lock()
@@ -44,11 +44,11 @@ _analyser: Analyser | None = None
 
 
 def _forget_the_parents() -> None:
-    """In a forked process: two processes on one pipe to Kiwi would get each other's answers."""
+    """Reset in a forked process: two processes on one pipe would get each other's answers."""
     global _loading, _analyser
     _loading = threading.Lock()
-    if isinstance(_analyser, _Aside):
-        _analyser.hang_up()
+    if isinstance(_analyser, _KiwiProcess):
+        _analyser.close_pipe()
         _analyser = None
 
 
@@ -59,7 +59,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 def kiwi() -> Analyser:
     """The analyser."""
     global _analyser
-    # Three agents may meet the first Korean text at once, and it is to be loaded once.
+    # Several agents can get the first Korean text at once, but Kiwi is loaded only once.
     with _loading:
         if _analyser is None:
             _analyser = _loaded()
@@ -76,32 +76,32 @@ def _loaded() -> Analyser:
     return analyser
 
 
-def load_aside() -> None:
-    """Load Kiwi in a process of its own, and ask it there, while this one imports the graph.
+def load_in_child_process() -> None:
+    """Load Kiwi in a child process while this process imports the graph, and use it there.
 
-    Each takes about a second, and Kiwi holds the interpreter's lock while it loads: a thread
-    would save nothing. For a command that reads one text; over many, asking costs more than this
-    saves. Does nothing where a fork is not safe.
+    Each takes about a second, and Kiwi holds the GIL while it loads, so a thread would not help.
+    This is for commands that read one text. For many texts, the communication costs more than it
+    saves. Does nothing if a fork is not safe.
     """
     global _analyser
     if sys.platform != "linux" or threading.active_count() > 1:
         return
     with _loading:
         if _analyser is None:
-            with suppress(OSError):  # no process to be had
-                _analyser = _Aside()
+            with suppress(OSError):  # a process cannot be started
+                _analyser = _KiwiProcess()
 
 
-class _Aside:
-    """Kiwi in a child process, which ends with this one."""
+class _KiwiProcess:
+    """Kiwi in a child process, which ends with this process."""
 
     def __init__(self) -> None:
         from multiprocessing import get_context
 
         fork = get_context("fork")
         self._line, there = fork.Pipe()
-        # An interrupt is for the command, with which the child ends: the child never hears of it,
-        # and this process not in the middle of a fork.
+        # Ctrl-C is for the command. The child ignores it and ends with the command; this process
+        # must not get it in the middle of a fork.
         heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._child = fork.Process(target=_serve, args=(there, self._line), daemon=True)
@@ -109,7 +109,7 @@ class _Aside:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         there.close()
-        # At exit multiprocessing asks the child to end and waits for it: one that hangs never does.
+        # At exit, multiprocessing waits for the child, which would never end if it hangs.
         atexit.register(self._child.kill)
         self._asking = threading.Lock()
         self._here: Analyser | None = None
@@ -125,18 +125,18 @@ class _Aside:
                 try:
                     return self._ask(text, top_n)
                 except (EOFError, OSError):
-                    # The child is gone. If it could not load Kiwi, the reason shows here as well.
+                    # The child has ended. If it could not load Kiwi, this raises the same error.
                     self._here = _loaded()
             return self._here.analyze(text, top_n=top_n)
 
-    def hang_up(self) -> None:
-        """Close this process's end of the line: Kiwi ends when the last one has."""
+    def close_pipe(self) -> None:
+        """Close this end of the pipe. The child ends when all ends are closed."""
         self._line.close()
-        atexit.unregister(self._child.kill)  # the process that started it still asks it
+        atexit.unregister(self._child.kill)  # the parent process still uses it
 
     def _ask(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
-        # Sending and receiving can both wait for a child that hangs. Ending it breaks the line,
-        # and either fails at once.
+        # Sending and receiving can both wait for a hanging child. Killing it breaks the pipe, and
+        # both fail at once.
         watchdog = threading.Timer(_PATIENCE_S, self._child.kill)
         watchdog.daemon = True
         watchdog.start()
@@ -144,7 +144,7 @@ class _Aside:
             self._line.send((text, top_n))
             readings: Sequence[tuple[Sequence[Morpheme], float]] = self._line.recv()
         except BaseException:
-            # Or the answer that is still to come would be taken for that to the next question.
+            # Otherwise a late answer would be taken for the answer to the next question.
             self._line.close()
             self._child.kill()
             raise
@@ -154,9 +154,9 @@ class _Aside:
 
 
 def _serve(line: Connection, others_end: Connection) -> None:
-    """What the child does: load Kiwi, answer until nobody can ask any more."""
-    others_end.close()  # or this process would keep its own line open
-    # Whatever goes wrong here goes wrong again, and is told, where it is asked for.
+    """The child process: load Kiwi and answer until the pipe is closed."""
+    others_end.close()  # otherwise this process would keep its own pipe open
+    # An error here occurs again in the parent process, which reports it.
     with suppress(Exception):
         analyser = _loaded()
         while True:

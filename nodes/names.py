@@ -1,11 +1,11 @@
-"""The names of things: what an answer calls an aspect, without the judgement of it.
+"""Names of aspects: removes opinion words from them.
 
-These rules hold for every answer that names aspects, joint (`extract`) or separate (`ate`, `atsa`):
+These rules apply to all answers with aspects, joint (`extract`) or separate (`ate`, `atsa`):
 
-- "great service", which its tuple quotes as "really great", is the service.
+- "great service" with the evidence "really great" becomes "service".
 - "tasty" names nothing, and neither does a word that is its own evidence.
 
-Aspects that the user gave keep the user's words.
+Given aspects keep the user's words.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from absa.schemas.answers import (
 )
 
 
-def thing_named(item: ExtractedTuple, lang: Language) -> str | None:
-    """The thing a tuple names, without the judgement of it that the tuple itself quotes.
+def cleaned_name(item: ExtractedTuple, lang: Language) -> str | None:
+    """The name of a tuple's aspect, without opinion words that are in its evidence.
 
-    "great service", judged by "really great", is the service. "tasty" names nothing, and neither
-    does a word that is judged by itself; what is only mentioned may be its own evidence.
+    "great service" with the evidence "really great" becomes "service". "tasty" names nothing, and
+    neither does a word that is its own evidence, unless it is neutral.
     """
-    return name_of_thing(item.aspect_term, item.polarity, item.evidence, lang)
+    return clean_name(item.aspect_term, item.polarity, item.evidence, lang)
 
 
-def name_of_thing(
+def clean_name(
     name: str | None, polarity: str | None, evidence: str | None, lang: Language
 ) -> str | None:
-    """As `thing_named`, for a name with its polarity and evidence."""
+    """As `cleaned_name`, for a name with its polarity and evidence."""
     if name and not lang.can_name(name):
         return None
     words, quoted = (name or "").split(), (evidence or "").lower().split()
@@ -59,8 +59,8 @@ def name_of_thing(
 def joint_answers(
     answer: ExtractAnswer, lang: Language, counter: PolarityCounter, *, given: bool = False
 ) -> tuple[AteAnswer, AtsaAnswer]:
-    """A joint answer as the answers of ATE and ATSA that it stands for."""
-    names = [t.aspect_term if given else thing_named(t, lang) for t in answer.tuples]
+    """Split a joint answer into the answers of ATE and ATSA."""
+    names = [t.aspect_term if given else cleaned_name(t, lang) for t in answer.tuples]
     for name, t in zip(names, answer.tuples, strict=True):
         counter.named(t.aspect_term, name)
     ate = AteAnswer(
@@ -70,7 +70,7 @@ def joint_answers(
                 category=t.category,
                 span=t.span,
                 confidence=t.confidence,
-                # It belongs to the name as it was written, and says nothing about a part of it.
+                # The probability belongs to the full name, not to a part of it.
                 name_probability=t.name_probability if name == t.aspect_term else None,
             )
             for name, t in zip(names, answer.tuples, strict=True)
@@ -79,7 +79,7 @@ def joint_answers(
     )
     atsa = AtsaAnswer(
         aspect_sentiments=[
-            # What has only an adjective for a name is no unnamed aspect: it is set apart.
+            # A name that is only an adjective is not an unnamed aspect, so it is removed.
             SentimentItem(
                 aspect_ref=name or t.aspect_term, **t.model_dump(exclude={"aspect_term", "span"})
             )
@@ -92,15 +92,15 @@ def joint_answers(
 def separate_answers(
     ate: AteAnswer, atsa: AtsaAnswer, lang: Language, counter: PolarityCounter
 ) -> tuple[AteAnswer, AtsaAnswer]:
-    """The answers of ATE and ATSA with the names of things.
+    """The answers of ATE and ATSA with cleaned names.
 
-    An ATE name has no evidence of its own: the sentiments of the same aspect key judge it.
+    A name from ATE has no evidence, so the sentiments with the same aspect key are used.
     """
     things: dict[str, str | None] = {}
     for item in atsa.aspect_sentiments:
         key = lang.key(item.aspect_ref or "")
-        thing = name_of_thing(item.aspect_ref, item.polarity, item.evidence, lang)
-        # Of several sentiments one is enough to show what the name is made of.
+        thing = clean_name(item.aspect_ref, item.polarity, item.evidence, lang)
+        # One of several sentiments is enough.
         if things.setdefault(key, thing) is None or thing not in (None, item.aspect_ref):
             things[key] = thing
     aspects = []
@@ -122,12 +122,12 @@ def separate_answers(
 
 
 def _of(name: str | None, things: Mapping[str, str | None], lang: Language) -> str | None:
-    """The name of the thing, by what the sentiments of its key show."""
+    """The cleaned name, from the sentiments with its key."""
     key = lang.key(name or "")
     if not name or not key:
         return name
     if key not in things:
-        return name_of_thing(name, None, None, lang)
+        return clean_name(name, None, None, lang)
     thing = things[key]
-    # A name in other letters, such as "Service" for "service", keeps them.
+    # A name in another spelling, such as "Service" for "service", keeps it.
     return name if thing is not None and lang.key(thing) == key else thing

@@ -1,8 +1,8 @@
-"""The debate-override gate: may the debate change an aspect after the reviews?
+"""The debate-override gate: decides whether the debate may change an aspect after the reviews.
 
-The aspects that the debate spoke of are judged one by one, in the order in which it first named
-them; the first condition of `CONDITIONS` that holds decides. An edge of its own leads from each
-verdict to the node that puts it on record or carries it out.
+The aspects of the debate are judged one by one, in the order of their first mention. The first
+matching condition of `CONDITIONS` decides. A separate edge leads from each verdict to the node that
+records or applies it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _THRESHOLDS = ("min_total", "min_margin", "min_target_conf")
 
 @dataclass(frozen=True)
 class HintedAspect:
-    """An aspect under its present name, with all that the debate said about it."""
+    """An aspect under its current name, with all its hints."""
 
     key: str
     term: str
@@ -49,7 +49,7 @@ class HintedAspect:
 
 @dataclass(frozen=True)
 class Case:
-    """Everything the conditions look at for one aspect."""
+    """The inputs of the conditions for one aspect."""
 
     settings: OverrideSettings
     text: str
@@ -67,17 +67,17 @@ class Case:
 
     @property
     def total(self) -> float:
-        """The signal for any polarity."""
+        """The total weight of positive and negative hints."""
         return self.pos_score + self.neg_score
 
     @property
     def margin(self) -> float:
-        """How far the two polarities are apart."""
+        """The difference of the two weights."""
         return abs(self.pos_score - self.neg_score)
 
     @property
     def target(self) -> str:
-        """The polarity the debate wants."""
+        """The polarity with the larger weight."""
         return "positive" if self.pos_score > self.neg_score else "negative"
 
     @property
@@ -87,14 +87,14 @@ class Case:
 
     @property
     def is_implicit(self) -> bool:
-        """All its sentiments are implicit, or it has none and no place in the text."""
+        """Whether all its sentiments are implicit, or it has neither a sentiment nor a span."""
         if self.aspect is not None and self.sentiments:
             return all(self.aspect.is_implicit(s) for s in self.sentiments)
         return self.term not in self.text
 
     @property
     def wants_drop(self) -> bool:
-        """Beyond the seeds, off by default: the debate asks for a drop loudly enough."""
+        """Whether the weight of the drops suffices. Only with `allow_drop` (off by default)."""
         return (
             self.settings.allow_drop
             and bool(self.sentiments)
@@ -103,7 +103,7 @@ class Case:
         )
 
     def settled(self, sentiment: Sentiment) -> bool:
-        """The sentiment has the target polarity with enough confidence."""
+        """Whether the sentiment has the target polarity with enough confidence."""
         return sentiment.polarity == self.target and reaches(
             sentiment.confidence, self.settings.min_target_conf
         )
@@ -111,7 +111,7 @@ class Case:
 
 Condition = tuple[Verdict, Callable[[Case], bool]]
 
-# Asked only with `allow_drop`.
+# Only with `allow_drop`.
 DROP_CONDITIONS: tuple[Condition, ...] = (
     ("l3_conservative", lambda c: c.wants_drop and c.settings.l3_conservative and c.l3_risk),
     ("drop", lambda c: c.wants_drop),
@@ -127,7 +127,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ("evidence_span_not_in_text", lambda c: str(c.evidence) not in c.text),
     ("evidence_span_missing_trigger", lambda c: len(str(c.evidence)) < MIN_EVIDENCE),
     ("low_signal", lambda c: not reaches(c.total, c.settings.min_total)),
-    # The agents disagree about what to do: with each other, or with a review that removed it.
+    # The speakers disagree, or a review removed the aspect.
     ("action_ambiguity", lambda c: not reaches(c.margin, c.settings.min_margin) or c.was_removed),
     ("l3_conservative", lambda c: c.settings.l3_conservative and c.l3_risk),
     ("implicit_soft_only", lambda c: c.is_implicit),
@@ -140,7 +140,7 @@ CONDITIONS: tuple[Condition, ...] = (
 
 
 def conditions(allow_drop: bool) -> list[Verdict]:
-    """The verdicts in the order in which the gate asks for them."""
+    """The conditions in the order in which the gate checks them."""
     return [c[0] for c in CONDITIONS if allow_drop or c not in DROP_CONDITIONS]
 
 
@@ -150,12 +150,12 @@ def verdict(case: Case) -> Verdict:
 
 
 def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
-    """Judge the aspects that the debate spoke of, one by one."""
+    """Judge the aspects of the debate one by one."""
     context, patched = state["debate_hints"], state["patched_result"]
     assert context is not None and patched is not None, "the gate comes after debate and reviews"
     settings = pipeline.debate_override
     if state.get("given_aspects") is not None:
-        # The user asked about these aspects: none is dropped.
+        # Given aspects are not dropped.
         settings = settings.model_copy(update={"allow_drop": False})
     board = Board(patched, state["text"], language(state["lang"]))
     removed = removed_aspects(state["corrections"], board)
@@ -167,8 +167,8 @@ def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
             context,
             removed=removed,
             risks=state["stage1_validation"].structural_risks,
-            # An override touches its own aspect only, so all that one verdict has to know of the
-            # others is how many there were. A confirm changes no tuple and is not counted.
+            # An override changes only its own aspect, so a verdict depends on the others only by
+            # the number of overrides. A confirm changes no tuple and is not counted.
             overrides_so_far=sum(r.applied for r in verdicts),
             settings=settings,
             memory_warns=warns(state.get("memory_recall")),
@@ -178,7 +178,7 @@ def override_gate(state: State, pipeline: PipelineSettings) -> GateUpdate:
 
 
 def record_verdict(verdict: Verdict) -> Callable[[State], OutcomeUpdate]:
-    """The node that puts a skip on record."""
+    """The node that records a skip."""
 
     def record(state: State) -> OutcomeUpdate:
         outcomes = [
@@ -192,7 +192,7 @@ def record_verdict(verdict: Verdict) -> Callable[[State], OutcomeUpdate]:
 
 
 def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUpdate]:
-    """The node that carries out an override or a confirm."""
+    """The node that applies an override or a confirm."""
 
     def apply(state: State, pipeline: PipelineSettings) -> OutcomeUpdate:
         patched = state["patched_result"]
@@ -218,8 +218,8 @@ def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUp
     return apply
 
 
-def settle(board: Board, outcomes: Mapping[str, GateOutcome]) -> list[Correction]:
-    """Put the overridden aspects onto the board; their corrections, in order."""
+def apply_overrides(board: Board, outcomes: Mapping[str, GateOutcome]) -> list[Correction]:
+    """Apply the overrides to the board; return their corrections in order."""
     applied = [o for o in in_order(outcomes) if o.correction is not None]
     for outcome in applied:
         key = board.lang.key(outcome.record.aspect)
@@ -236,12 +236,12 @@ def in_order(outcomes: Mapping[str, GateOutcome]) -> list[GateOutcome]:
 
 
 def gate_log(outcomes: Mapping[str, GateOutcome]) -> list[GateRecord]:
-    """The verdicts that were recorded or carried out, in order."""
+    """The recorded and applied verdicts in order."""
     return [o.record for o in in_order(outcomes)]
 
 
 def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
-    """The aspects of the debate under their present names; a revised span renames an aspect."""
+    """The aspects of the debate under their current names. A revised span renames an aspect."""
     names: dict[str, list[str]] = {}
     for name in context.aspect_hints:
         names.setdefault(board.resolve(name), []).append(name)
@@ -265,7 +265,7 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
 
 
 def removed_aspects(corrections: Sequence[Correction], board: Board) -> frozenset[str]:
-    """Aspects that a review removed, or left without a sentiment, whatever came after."""
+    """Aspects that a review removed or left without a sentiment at any time."""
     return frozenset(
         board.resolve(c.target_aspect)
         for c in corrections
@@ -284,8 +284,8 @@ def weigh(
     settings: OverrideSettings,
     memory_warns: bool = False,
 ) -> GateRecord:
-    """Judge one aspect, with every number the verdict rests on."""
-    # Inside the gate no misspelt polarity is repaired: a doubtful word must not move a tuple.
+    """Judge one aspect; return the verdict with all its numbers."""
+    # The gate does not repair misspelt polarities: a doubtful word must not change a tuple.
     spoken = [(exact(h.polarity_hint), h.weight) for h in aspect.hints]
     spans = context.summary.sentence_evidence_spans
     fallback = spans[0] if spans else aspect.stage1_evidence
@@ -328,7 +328,7 @@ def weigh(
 def judged_category(
     state: State, pipeline: PipelineSettings, board: Board, record: GateRecord
 ) -> str | None:
-    """The category of a tuple that is added: what the judge's own tuple says."""
+    """The category of an added tuple, from the judge's tuple."""
     categories, summary = categories_of(pipeline), state["judge_answer"]
     if categories is None or summary is None:
         return None
@@ -344,7 +344,7 @@ def judged_category(
 def override(
     board: Board, record: GateRecord, min_target_conf: float, category: str | None = None
 ) -> Correction:
-    """Carry out a verdict on the board and log it."""
+    """Apply a verdict to the board and log it."""
     key = board.lang.key(record.aspect)
     before = board.snapshot(key)
     if record.verdict == "drop":
@@ -380,14 +380,14 @@ def override(
 
 
 def _weighed(record: GateRecord) -> str:
-    """The numbers that the verdict rests on."""
+    """The numbers of the verdict as text."""
     if record.verdict == "drop":
         return f"drop weight {record.drop_score:.4g}, total {record.total:.4g}"
     return f"total {record.total:.4g}, margin {record.margin:.4g}"
 
 
 def _confirmed(sentiment: Sentiment, min_target_conf: float) -> Sentiment:
-    """Polarity and evidence stay."""
+    """The confirmed sentiment: polarity and evidence stay, the confidence is raised."""
     if reaches(sentiment.confidence, min_target_conf):
         return sentiment
     return sentiment.model_copy(update={"confidence": min_target_conf})

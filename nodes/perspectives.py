@@ -1,6 +1,7 @@
-"""`p_neg`, `p_imp`, `p_lit`: three readers of one text, each with its own question.
+"""`p_neg`, `p_imp`, `p_lit`: three agents read the text, each with its own question.
 
-A reads negation and contrast, B what is implied, C what is written. None sees the others.
+A looks for negation and contrast, B for implied aspects, C for explicit ones. They work
+independently.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from absa.nodes.agent import Agent, Update
 from absa.schemas.answers import TripletsAnswer
 from absa.schemas.state import State
 
-# Who the triplets come from, in the order in which they are numbered.
+# The perspectives in the order in which their triplets are numbered.
 ORIGINS = {"p_neg": "A", "p_imp": "B", "p_lit": "C"}
 
 

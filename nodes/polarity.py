@@ -20,7 +20,7 @@ OPPOSITE = {"positive": "negative", "negative": "positive"}
 
 
 class Read(NamedTuple):
-    """A polarity word as it was understood."""
+    """A parsed polarity word."""
 
     value: str | None
     reading: Reading
@@ -35,7 +35,7 @@ def exact(word: str | None) -> str | None:
 
 
 def read(word: str | None, words: Sequence[str] = POLARITIES) -> Read:
-    """Understand a polarity word; misspelt by one or two letters it is repaired, else invalid."""
+    """Parse a polarity word. One or two wrong letters are repaired; other words are invalid."""
     if word is None:
         return Read(None, "invalid")
     low = word.lower()
@@ -50,10 +50,9 @@ def read(word: str | None, words: Sequence[str] = POLARITIES) -> Read:
 
 @dataclass
 class PolarityCounter:
-    """Reads polarity words and counts what had to be repaired or left out.
+    """Parses polarity words and counts repaired and invalid ones.
 
-    It also counts the names that were changed or left out, and, with a category set in force, the
-    categories outside it.
+    It also counts the names that were changed or left out, and categories outside the set.
     """
 
     categories: CategorySet | None = None
@@ -72,11 +71,11 @@ class PolarityCounter:
         return value
 
     def label(self, word: str | None) -> str | None:
-        """A sentence label; one that was not given is no error."""
+        """Parse a label. A missing label is not an error."""
         return self.read(word, LABELS) if word is not None else None
 
     def category(self, word: str | None) -> str | None:
-        """The category of the set that a word spells; None without a set or a word."""
+        """Parse a category; None without a set or a word."""
         if self.categories is None or word is None:
             return None
         found = self.categories.find(word)
@@ -84,13 +83,13 @@ class PolarityCounter:
         return found
 
     def named(self, name: str | None, thing: str | None) -> None:
-        """Count what became of a name: a judgement was cut from it, or it names nothing."""
+        """Count a changed name: an opinion word was cut, or it names nothing."""
         if name and thing != name:
             self.names_cut += thing is not None
             self.names_refused += thing is None
 
     def counts(self) -> Counts:
-        """What was counted."""
+        """The counts."""
         return Counts(
             polarity_repair_count=self.repaired,
             polarity_invalid_count=self.invalid,
@@ -111,7 +110,7 @@ class HasPolarity(Protocol):
 
 
 def label_of(polarities: Iterable[str]) -> str:
-    """The label that a set of polarities adds up to; `neutral` for none."""
+    """The label of a set of polarities; `neutral` for an empty set."""
     found = set(polarities)
     if {"positive", "negative"} <= found:
         return "mixed"
@@ -119,7 +118,7 @@ def label_of(polarities: Iterable[str]) -> str:
 
 
 def aggregate(sentiments: Iterable[HasPolarity]) -> tuple[str, float]:
-    """Label and confidence of a set of sentiments; (`neutral`, 0) for none.
+    """Label and confidence of sentiments; (`neutral`, 0) for none.
 
     | sentiments                      | label      | confidence: mean of |
     |---------------------------------|------------|---------------------|

@@ -1,4 +1,4 @@
-"""What Stage 2 sees of Stage 1 and the debate, and where a review about an aspect comes from."""
+"""The reviewers' views of Stage 1 and the debate, and the provenance of reviews."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _POINT = {"speaker", "stance", "key_points", "weight", "polarity_hint"}
 
 
 def hints_view(state: State, pipeline: PipelineSettings) -> dict[str, Any] | None:
-    """The debate review context as reviewers see it; None without a debate.
+    """The review context for reviewers; None without a debate.
 
-    They see the judge's result and the hints. A debate in prose has no edits: there the arguments
-    are shown too. The rest of the context repeats these, or is for the record.
+    They see the judge's result and the hints. For a debate in prose, which has no edits, they also
+    see the arguments. The rest of the context repeats these or is only for the record.
     """
     context = state["debate_hints"]
     if context is None:
         return None
     view = context.model_dump(exclude_none=True, include={"summary", "aspect_hints"})
-    # What the second reader sees is for the gate alone.
+    # The hints of the second reader are only for the gate.
     spoken = {
         term: [hint for hint in hints if hint["op"] != WITNESS]
         for term, hints in view["aspect_hints"].items()
@@ -45,10 +45,10 @@ def hints_view(state: State, pipeline: PipelineSettings) -> dict[str, Any] | Non
 
 
 class Provenance:
-    """Writes the debate's provenance into reviews: by code, never by the model."""
+    """Writes the debate's provenance into reviews. Code does this, never the model."""
 
     def __init__(self, state: State) -> None:
-        """Collect, per aspect the debate spoke of, who spoke of it."""
+        """Collect the speakers per aspect of the debate."""
         self._lang = language(state["lang"])
         self._mentions = Mentions(state["stage1_result"], self._lang)
         context = state["debate_hints"]
@@ -60,7 +60,7 @@ class Provenance:
         }
 
     def written_into(self, review: R, aspect: str | None) -> R:
-        """The review with the sources of its aspect in `provenance` and in its reason."""
+        """The review with the speakers about its aspect in `provenance` and in its reason."""
         term, _ = self._mentions.first((aspect,))
         source = (self._sources.get(self._lang.key(term)) or None) if term else None
         reason = " ".join(part for part in (review.reason, source and f"[{source}]") if part)

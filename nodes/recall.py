@@ -1,4 +1,4 @@
-"""`recall`: looks up what memory holds for a case like this one."""
+"""`recall`: looks up similar past cases in memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from absa.schemas.state import RecallUpdate, State
 
 
 def recall(state: State, pipeline: PipelineSettings) -> RecallUpdate:
-    """Look up the episodes that are most like this case, and their advice."""
+    """Look up the most similar episodes and their advice."""
     settings = pipeline.memory
     assert settings.condition != "off", "a graph without memory does not have this node"
     if (recorded := state.get("memory_recall")) is not None:
-        # A recorded run that is decided again: memory may hold something else by now.
+        # In a replay the recorded recall is used, because memory can have changed.
         return {"memory_recall": recorded.model_copy(update={"condition": settings.condition})}
     store = memory.store_of_run()
     signature, sample = memory.signature_of_state(state), memory.sample_id(state["text"])

@@ -1,4 +1,4 @@
-"""`remember`: the finished case becomes an episode of memory."""
+"""`remember`: stores the finished case as an episode in memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from absa.nodes import memory
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import RememberUpdate, State
 
-# The index is read, changed and written back: only one thread may do so at a time.
+# Reading, changing and writing the index must not run in two threads at a time.
 _index_lock = threading.Lock()
 
 
 def remember(state: State, pipeline: PipelineSettings) -> RememberUpdate:
-    """Write the episode, unless its split is under evaluation."""
+    """Write the episode, unless its split is evaluated."""
     split, recalled = state["split"], state.get("memory_recall")
     any_split = pipeline.memory.allow_eval_writes
     if recalled is not None and memory.may_write(split, any_split=any_split):

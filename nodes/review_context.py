@@ -1,4 +1,4 @@
-"""`review_context`: what the debate said, as weighted hints per aspect.
+"""`review_context`: turns the debate into weighted hints per aspect.
 
 | edit                                            | weight | polarity of the hint              |
 |-------------------------------------------------|--------|-----------------------------------|
@@ -21,18 +21,18 @@ The persona debate has no edits. One hint per turn and mentioned aspect comes fr
 | `con`      | 1.0    | negative             |
 | another    | 0.8    | neutral              |
 
-A turn that names no aspect speaks of the Stage 1 aspects that have the polarity of its hint.
+A turn without an aspect refers to the Stage 1 aspects that have the polarity of its hint.
 
 In a contested debate (`debate.when: contested`)
 
-- an edit other than a confirm gives no hint without evidence that stands in the text,
-- a hint's weight is multiplied by the probability of the word that names the polarity or the drop,
-  where the server tells it,
+- an edit other than a confirm gives a hint only if its evidence is in the text,
+- a hint's weight is multiplied by the token probability of the polarity or the drop, if the
+server returns it,
 - each tuple of the second reader is a hint `witness` with the weight `hint_weights.second_reader` x
-  its probability. No agent sees these.
+  its probability. Agents do not see these hints.
 
-Each turn that said something counts once in `mapping_stats`: it named an aspect of Stage 1
-(direct), its polarity stood for one (fallback), or neither (none).
+Each turn with edits counts once in `mapping_stats`: it named an aspect of Stage 1 (direct), its
+polarity matched one (fallback), or neither (none).
 """
 
 from __future__ import annotations
@@ -140,12 +140,12 @@ def _witnesses(
 
 
 def provenance(speaker: str, stance: str = PATCH_STANCE) -> str:
-    """Where a hint comes from, as written into reviews."""
+    """The provenance of a hint in reviews."""
     return f"source:{speaker}/{stance}"
 
 
 class Mentions:
-    """Finds the Stage 1 aspect that a mention means: by aspect key, then by synonym."""
+    """Maps a mention to a Stage 1 aspect: by aspect key, then by synonym."""
 
     def __init__(self, result: StageResult, lang: Language) -> None:
         """Index the aspects of Stage 1."""
@@ -158,15 +158,15 @@ class Mentions:
                 self._by_group.setdefault(group, aspect.name)
 
     def stage1_name(self, mention: str | None) -> str | None:
-        """The name of the Stage 1 aspect, None if the mention means none of them."""
+        """The name of the Stage 1 aspect; None if no aspect matches."""
         key = self._lang.key(name_of(mention))
         group = self._lang.synonym_group(name_of(mention))
         return self._by_key.get(key) or (self._by_group.get(group) if group is not None else None)
 
     def first(self, mentions: Iterable[str | None]) -> tuple[str | None, bool]:
-        """The aspect that the first usable mention means, and whether Stage 1 has it.
+        """The aspect of the first usable mention, and whether Stage 1 has it.
 
-        Mentions that name nothing mean the unnamed aspect of Stage 1, if it has one.
+        Empty mentions refer to the unnamed aspect of Stage 1, if it has one.
         """
         usable = [m for m in mentions if m and self._lang.key(m)]
         if not usable and (unnamed := self.stage1_name(UNNAMED)) is not None:
@@ -189,14 +189,13 @@ def build_context(
 ) -> ReviewContext:
     """The review context of a patch debate.
 
-    Where the user gave the aspects (`given`), an edit about another one says nothing. In a
-    contested debate `text` is where the evidence of an edit has to stand, and `witnesses` are the
-    hints of the second reader.
+    With given aspects (`given`), edits about other aspects are ignored. In a contested debate the
+    evidence of an edit must be in `text`, and `witnesses` are the hints of the second reader.
     """
     mentions = Mentions(stage1, lang)
     stage1_polarities = {lang.key(a.name): a.polarities for a in stage1.aspects}
     hints: dict[str, list[Hint]] = {}
-    names: dict[str, str] = {}  # aspect key -> the name it has in aspect_hints
+    names: dict[str, str] = {}  # aspect key -> its name in aspect_hints
     stats = {"direct": 0, "none": 0}
     fails = {"no_aspects": 0, "no_match": 0}
     points: list[RebuttalPoint] = []
@@ -231,7 +230,7 @@ def build_context(
         edits = known_edits(turn.answer.proposed_edits, counter.categories)
         placed = [add(e, turn.speaker, getattr(weights, e.op)) for e in edits]
         if not turn.answer.proposed_edits:
-            pass  # a speaker who agrees with everything is right to be silent
+            pass  # a turn without edits agrees with everything, which is valid
         elif any(known for found in placed if found for known in found[1:]):
             stats["direct"] += 1
         else:
@@ -334,14 +333,14 @@ def _add_witnesses(
     mentions: Mentions,
     lang: Language,
 ) -> None:
-    """Add the hints of the second reader, after all that the debate said."""
+    """Add the hints of the second reader after those of the debate."""
     for term, hint in witnesses:
         known = mentions.stage1_name(term) or term
         hints.setdefault(names.setdefault(lang.key(known), known), []).append(hint)
 
 
 def _mentioned(stage1: StageResult, words: str, lang: Language) -> list[str]:
-    """The Stage 1 aspects that prose names, by their own name or by a synonym."""
+    """The Stage 1 aspects in prose, by name or synonym."""
     return [
         a.name
         for a in stage1.aspects
@@ -356,17 +355,17 @@ def _why_unmapped(stage1: StageResult, polarity: str) -> str:
 
 
 def known_edits(edits: Iterable[Edit], categories: CategorySet | None) -> list[Edit]:
-    """The edits whose op exists; a made-up op says nothing."""
+    """The edits with a valid op."""
     return [e for e in edits if e.op in EDIT_OPS or (categories and e.op == SET_CATEGORY)]
 
 
 def mentions_of(edit: Edit) -> tuple[str | None, ...]:
-    """The words by which an edit names its aspect, the most telling first."""
+    """The words by which an edit names its aspect, the most specific first."""
     return edit.target.aspect_ref, edit.target.aspect_term, edit.target.category
 
 
 def _polarity_said(edit: Edit, stage1_polarities: frozenset[str]) -> str | None:
-    """The polarity word of an edit, as it was said: the gate judges its spelling."""
+    """The raw polarity word of an edit. The gate checks its spelling."""
     if edit.op == "set_polarity":
         return edit.value
     if edit.op == "confirm_tuple":
@@ -379,7 +378,7 @@ def _polarity_said(edit: Edit, stage1_polarities: frozenset[str]) -> str | None:
 def _evidence(
     summary: DebateSummary, mentions: Mentions, names: dict[str, str], lang: Language
 ) -> dict[str, str | None]:
-    """The judge's evidence per hinted aspect; of several entries for one aspect the first."""
+    """The judge's evidence per aspect; the first of several entries counts."""
     found: dict[str, str | None] = {}
     for entry in summary.aspect_evidence:
         term, _ = mentions.first((entry.aspect_ref,))

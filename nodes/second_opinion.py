@@ -1,22 +1,22 @@
-"""`compare` and `fuse`: a joint call beside the embedded analyser.
+"""`compare` and `fuse`: combine joint calls with the embedded analyser.
 
 `compare` keeps the first call's tuples if the explicit ones equal those that the analyser reports.
-Where they differ, `extract` is called again, and `fuse` scores each tuple:
+If they differ, `extract` is called again, and `fuse` scores each tuple:
 
     score = (1 - trust) x votes / calls + trust x p
 
-`votes` is how many of the calls have the tuple, `p` the analyser's probability, 0 if it does not
-see the tuple. An explicit tuple stays if its score reaches `selective.threshold`. Implicit tuples
-are decided by the calls alone: they stay with `vote.threshold` of the votes. With given aspects
-each of them keeps at least its best tuple.
+`votes` is the number of calls with the tuple. `p` is the analyser's probability, or 0 if it does
+not have the tuple. An explicit tuple is kept if its score reaches `selective.threshold`. For
+implicit tuples only the calls count: they are kept with a share of `vote.threshold`. Each given
+aspect keeps at least its best tuple.
 
-| trust | where                                                                                    |
+| trust | condition                                                                                |
 |-------|------------------------------------------------------------------------------------------|
-| 0     | in a language that the analyser has no model of: the calls vote                          |
+| 0     | the analyser has no model of the language: the calls vote                                |
 | set   | `selective.trust`                                                                        |
-| 1     | the model agrees with the analyser so rarely that more calls do not pay (`is_too_weak`)  |
-| 0.62  | in a domain that the analyser was trained on                                             |
-| 0.45  | elsewhere                                                                                |
+| 1     | the model agrees with the analyser too rarely for more calls to help (`is_too_weak`)     |
+| 0.62  | the analyser was trained on the domain                                                   |
+| 0.45  | otherwise                                                                                |
 
 With trust 1 no further call is made. `benchmarks/second_opinion.py` measures the defaults.
 """
@@ -48,12 +48,12 @@ from absa.schemas.settings import PipelineSettings, SelectiveSettings
 from absa.schemas.state import CompareUpdate, FuseUpdate, State
 
 DEFAULT_TRUST = {True: 0.62, False: 0.45}
-"""The trust by whether the analyser was trained on texts of the domain."""
+"""The trust, by whether the analyser was trained on the domain."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A tuple that the analyser sees: its form, its probability, whether it is reported."""
+    """A tuple of the analyser: its form, its probability, and whether it is reported."""
 
     form: Form
     probability: float
@@ -67,7 +67,7 @@ def seen_by(
     only: Container[str] | None = None,
     categories: CategorySet | None = None,
 ) -> dict[Pair, Seen]:
-    """The explicit tuples of the second reader, the likeliest of each.
+    """The explicit tuples of the second reader, each with its highest probability.
 
     With `only`, those of aspects with these keys.
     """
@@ -85,9 +85,9 @@ def seen_by(
 
 
 def aligned(seen: Mapping[Pair, Seen], pairs: Iterable[Pair]) -> dict[Pair, Seen]:
-    """The reader's tuples; one without a category is the calls' tuple of its aspect and polarity.
+    """Match the reader's tuples without a category to the calls' tuples by aspect and polarity.
 
-    The analyser has categories of its own domains only.
+    The analyser predicts categories only in its own domains.
     """
     found: dict[Pair, Seen] = {}
     named = {(key, polarity): category for key, category, polarity in reversed(list(pairs))}
@@ -119,7 +119,7 @@ def _seen(item: ReaderTuple, text: str, categories: CategorySet | None) -> Seen 
 
 
 def explicit(forms: Mapping[Pair, Form]) -> dict[Pair, Form]:
-    """The tuples whose aspect stands in the text."""
+    """The tuples whose aspect is in the text."""
     return {pair: form for pair, form in forms.items() if not form[0].is_implicit(form[1])}
 
 
@@ -188,7 +188,7 @@ def _trust(
 
 
 def fuse(state: State, pipeline: PipelineSettings) -> FuseUpdate:
-    """Decide about every tuple that a call or the second reader sees."""
+    """Decide on every tuple of a call or the second reader."""
     lang, text = language(state["lang"]), state["text"]
     categories = categories_of(pipeline)
     counter, given = PolarityCounter(categories), state.get("given_aspects")
@@ -238,8 +238,8 @@ def score_tuples(
 ) -> list[FusedTuple]:
     """Every tuple with its votes, the analyser's probability and its score.
 
-    `share` is the share of the calls that keeps an implicit tuple. A tuple is implicit if no call
-    and not the analyser finds its aspect in the text.
+    `share` is the minimum share of calls for an implicit tuple. A tuple is implicit if neither a
+    call nor the analyser finds its aspect in the text.
     """
     forms: dict[Pair, Form] = {}
     is_explicit: set[Pair] = set(seen)
@@ -273,7 +273,7 @@ def score_tuples(
 
 
 def _with_best(scored: Sequence[FusedTuple], lang: Language) -> list[FusedTuple]:
-    """The tuples, the best of each aspect kept."""
+    """The tuples; the best one of each aspect is always kept."""
     best: dict[str, FusedTuple] = {}
     for t in scored:
         key = lang.key(t.name)
@@ -287,7 +287,7 @@ def _pair(t: FusedTuple, lang: Language) -> Pair:
 
 
 def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Language) -> StageResult:
-    """The result with the scores of its tuples as their confidence."""
+    """The result with the tuples' scores as their confidences."""
     scores = {_pair(t, lang): t.score for t in scored}
 
     def with_score(aspect: AspectRecord, sentiment: Sentiment) -> Sentiment:
@@ -304,9 +304,9 @@ def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Langua
 def is_too_weak(texts: Iterable[Agreement], s: SelectiveSettings) -> bool:
     """Whether the analyser should decide alone, measured on texts without gold.
 
-    The F1 that the analyser expects of itself follows from its calibrated probabilities. The
-    model's F1 against the gold is about its F1 against the analyser, divided by the square root of
-    that. If it is below `alone_below` of the analyser's, more calls add errors, not tuples.
+    The analyser's expected F1 follows from its calibrated probabilities. The model's F1 against
+    gold is approximately its F1 against the analyser, divided by the square root of the analyser's
+    F1. If it is below `alone_below` times the analyser's F1, more calls add errors.
     """
     totals = [(a.matched, a.called, a.reported, a.p_reported, a.p_seen) for a in texts]
     if not totals:

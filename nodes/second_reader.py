@@ -1,4 +1,4 @@
-"""`second_reader`: the embedded analyser reads the text beside the model. It costs no call."""
+"""`second_reader`: the embedded analyser also reads the text, without a model call."""
 
 from absa.nodes.agent import Agent
 from absa.schemas.answers import SecondReaderAnswer
@@ -7,7 +7,7 @@ from absa.schemas.settings import SECOND_READER
 second_reader = Agent(
     name=SECOND_READER,
     answer=SecondReaderAnswer,
-    # What a recorded answer's hash stands for: no model reads it.
+    # Part of the hash of recorded answers. No model reads it.
     prompt="The embedded analyser reads the text. No model is asked.",
     writes="second_reader_answer",
 )

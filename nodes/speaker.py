@@ -1,6 +1,6 @@
-"""The debate's speakers: `epm`, `tan`, `cj` speak in edits, `analyst`, `critic`, `empath` in prose.
+"""The debate's speakers: `epm`, `tan`, `cj` write edits; `analyst`, `critic`, `empath` write prose.
 
-Any persona that a user adds speaks as its protocol does.
+Personas that a user adds follow their protocol.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CONTESTED_NOTES: dict[DebateProtocol, str] = {
     "patch": "contested",
     "persona": "contested_prose",
 }
-"""What the speakers of a contested debate are asked besides their own prompt."""
+"""The additional prompt of the speakers in a contested debate."""
 
 
 def history(state: State) -> list[dict[str, Any]]:
-    """What has been said so far. A plan is its maker's own."""
+    """The previous turns, without the plans of other speakers."""
     return [
         {
             "agent": turn.speaker,
@@ -38,18 +38,18 @@ def history(state: State) -> list[dict[str, Any]]:
 def speaker(
     name: str, protocol: DebateProtocol = "patch", when: str = "always"
 ) -> Agent[TurnAnswer] | Agent[PersonaTurnAnswer]:
-    """The agent that speaks for a persona."""
+    """The agent of a persona."""
 
     def sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
         persona = pipeline.debate.speakers[name]
-        # A prompt of its own has introduced it already, unless the settings changed it.
+        # Its own prompt introduces it already, unless the settings changed the persona.
         known = protocol == "patch" and persona == DEFAULT_PERSONAS[protocol].get(name)
         return {
             "persona": None if known else persona.model_dump(exclude_defaults=True),
             "stage1": stage1_view(state),
             **shared_view(state),
             "history": history(state),
-            # Who has to make ends meet may be told how it went in cases like this one.
+            # The speaker that consolidates the debate can see the advice of memory.
             **(memory_shown(state, pipeline) if name == "cj" else {}),
         }
 
@@ -80,7 +80,7 @@ def speaker(
         writes="turns",
         update=update,
         turn=spoken,
-        # One that a user added has no prompt of its own.
+        # A persona that a user added has no prompt.
         prompt=name if name in assets.prompt_names() else "speaker",
         note=note,
     )

@@ -1,17 +1,16 @@
-"""`stage1`: independent answers become one result, by rules.
+"""`stage1`: merges the independent answers into one result by rules.
 
-0. Names: a judgement is cut from a name, and an adjective names nothing (`absa.nodes.names`). With
-   `pipeline.stage1: joint` one answer of `extract` stands for those of ATE and ATSA.
-1. ATE: particles stripped, spans re-located, duplicates (by aspect key) dropped. If the text has a
-   contrast marker and fewer than two aspects were found, one more is taken from the other clause
-   where there is one, and the Validator's risks gain `MISSING_SECOND_ASPECT`. If none was found,
-   both clauses must have a subject: a contrast with one side missing needs the other one.
-   Then those go that the model itself held unlikely, if its server tells (`min_name_probability`).
-   Aspects that the user gave stand as they are: ATE was not asked, and nothing is added.
-2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without one is
-   backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is kept apart.
-   What names nothing (`term` null) is an aspect only where a sentiment judges it.
-3. Validator: as it answered.
+0. Names: opinion words are cut off, and an adjective names nothing (`absa.nodes.names`). With
+`pipeline.stage1: joint`, one answer of `extract` replaces those of ATE and ATSA.
+1. ATE: particles are stripped, spans located again, duplicates (by aspect key) dropped. If the text
+has a contrast marker and fewer than two aspects, one is added from the other clause if possible,
+and the Validator's risks get `MISSING_SECOND_ASPECT`. If there is no aspect at all, both clauses
+must have a subject. Then aspects with a low token probability are removed
+(`min_name_probability`). Given aspects are not changed: ATE is not asked, nothing is added.
+2. ATSA: sentiments are anchored to ATE's aspects by aspect key. An aspect without a sentiment is
+backfilled (neutral, confidence 0.3, marked). A sentiment without an aspect is unanchored.
+An unnamed aspect (`term` null) counts only if it has a sentiment.
+3. Validator: unchanged.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:
 def _answers(
     state: State, pipeline: PipelineSettings, lang: Language, counter: PolarityCounter
 ) -> tuple[AteAnswer, AtsaAnswer]:
-    """The answers of ATE and ATSA, or the joint one in their place, with the names of things."""
+    """The answers of ATE and ATSA, or of the joint call, with cleaned names."""
     given = state.get("given_aspects") is not None
     if pipeline.stage1 == "joint":
         return joint_answers(state["extract_answers"]["0"], lang, counter, given=given)
@@ -80,12 +79,12 @@ def found_aspects(
     least: float,
     counter: PolarityCounter | None = None,
 ) -> tuple[list[AspectRecord], AspectRecord | None]:
-    """ATE's aspects under the rules, and which one the contrast added to them."""
+    """ATE's aspects after the rules, and the aspect that the contrast rule added."""
     merged = merge_aspects(answer, text, lang, counter.categories if counter else None)
     likely = likely_aspects(merged, answer, lang, least)
     if counter is not None:
         counter.names_unlikely += len(merged) - len(likely)
-    # A side of the contrast that was named, however unlikely, is not the one that is missing.
+    # Names with a low probability still count as a side of the contrast.
     second = second_aspect(merged, text, lang) if likely == merged else None
     return [*likely, *([second] if second else [])], second
 
@@ -93,7 +92,7 @@ def found_aspects(
 def likely_aspects(
     aspects: list[AspectRecord], answer: AteAnswer, lang: Language, least: float
 ) -> list[AspectRecord]:
-    """Without those whose name was less likely than that wherever the model wrote it."""
+    """Remove aspects whose name never reached the minimum probability."""
     likely = {
         lang.key(item.term)
         for item in answer.aspects
@@ -105,7 +104,7 @@ def likely_aspects(
 def merge_aspects(
     answer: AteAnswer, text: str, lang: Language, categories: CategorySet | None = None
 ) -> list[AspectRecord]:
-    """ATE's aspects, stripped, located, without duplicates or terms of punctuation alone."""
+    """ATE's aspects, stripped and located, without duplicates and terms of only punctuation."""
     found: dict[str, AspectRecord] = {}
     for item in answer.aspects:
         term = lang.strip_particle(item.term) if item.term else None
@@ -120,13 +119,13 @@ def merge_aspects(
 
 
 def given_records(terms: list[str], text: str, lang: Language) -> list[AspectRecord]:
-    """The user's aspects in the user's words, each once, at their first place in the text."""
+    """The given aspects in the user's words, without duplicates, at their first occurrence."""
     found = {lang.key(term): term for term in reversed(terms) if lang.key(term)}
     return [AspectRecord(term=t, span=locate(text, t)) for t in reversed(found.values())]
 
 
 def _place(text: str, term: str, item: AspectItem) -> Span | None:
-    """A span that covered the term with its particle still starts at the right place."""
+    """Locate a stripped term. A span that includes the particle has the right start."""
     given = item.span
     if given is not None and term != item.term:
         given = Span(start=given.start, end=given.start + len(term))
@@ -134,10 +133,9 @@ def _place(text: str, term: str, item: AspectItem) -> Span | None:
 
 
 def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> AspectRecord | None:
-    """The aspect of the other clause, when a contrast has only one side.
+    """The aspect of the other clause if only one clause of a contrast has one.
 
-    Where no aspect was found there is no other clause, unless both sides have a subject: then the
-    contrast is between two things that nobody named, and the first of them is taken.
+    Without any aspect, both clauses must have a subject, and the first subject is taken.
     """
     if len(aspects) >= 2 or not lang.has_contrast(text):
         return None
@@ -149,7 +147,7 @@ def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> Asp
 
 
 def _subjects(aspects: list[AspectRecord], text: str, lang: Language) -> list[AspectRecord]:
-    """The subjects of the clauses in which no aspect was found."""
+    """The subjects of the clauses without an aspect."""
     places = [a.span.start for a in aspects if a.span]
     subjects = []
     for start, end in lang.clauses(text):
@@ -163,7 +161,7 @@ def _subjects(aspects: list[AspectRecord], text: str, lang: Language) -> list[As
 
 
 def with_missing_second_aspect(answer: ValidatorAnswer, second: AspectRecord) -> ValidatorAnswer:
-    """The Validator's answer with the risk that the contrast rule found."""
+    """Add the risk of the contrast rule to the Validator's answer."""
     risk = Risk(
         type="MISSING_SECOND_ASPECT",
         severity="mid",
@@ -176,10 +174,10 @@ def with_missing_second_aspect(answer: ValidatorAnswer, second: AspectRecord) ->
 def anchor(
     answer: AtsaAnswer, aspects: list[AspectRecord], lang: Language, counter: PolarityCounter
 ) -> StageResult:
-    """Sentiments on their aspects; the rest apart.
+    """Anchor sentiments to aspects; return the unanchored ones separately.
 
-    A sentiment without a category of its own has that of its aspect. Where ATE gave an unnamed
-    aspect no category, it stands for the unnamed aspects of all categories.
+    A sentiment without a category gets that of its aspect. An unnamed aspect of ATE without a
+    category matches unnamed aspects of all categories.
     """
     records = {lang.key(a.name): a for a in aspects}
     anchored: dict[str, list[Sentiment]] = {key: [] for key in records}

@@ -1,4 +1,4 @@
-"""Places in the text: spans and evidence."""
+"""Spans and evidence in the text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from absa.schemas.answers import Span
 
 
 def piece(text: str, span: Span) -> str | None:
-    """The text a span covers, None if the span does not lie in the text."""
+    """The text of a span; None if the span is outside the text."""
     return text[span.start : span.end] if 0 <= span.start < span.end <= len(text) else None
 
 
 def locate(text: str, term: str, given: Span | None = None) -> Span | None:
-    """The place of a term: the given span if it covers the term, else where the term is found."""
+    """The span of a term: the given span if it matches, else the first occurrence."""
     if given is not None and piece(text, given) == term:
         return given
     start = text.find(term) if term else -1
@@ -19,5 +19,5 @@ def locate(text: str, term: str, given: Span | None = None) -> Span | None:
 
 
 def grounded(text: str, evidence: str | None) -> bool:
-    """Whether the evidence is a substring of the text; empty evidence grounds nothing."""
+    """Whether the evidence is a non-empty substring of the text."""
     return bool(evidence and evidence.strip()) and str(evidence) in text

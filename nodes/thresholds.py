@@ -1,4 +1,4 @@
-"""Comparisons with thresholds: values within 1e-9 are equal, and equal counts as reached."""
+"""Threshold comparisons: values within 1e-9 are equal, and an equal value reaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`validator`: structural risks of the text. Sees the text and nothing of the others."""
+"""`validator`: structural risks of the text. Sees only the text."""
 
 from absa.nodes.agent import Agent
 from absa.schemas.answers import ValidatorAnswer

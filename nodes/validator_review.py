@@ -1,4 +1,4 @@
-"""`validator_review`: which of the risks remain after the reviews."""
+"""`validator_review`: the Validator lists the risks that remain after the reviews."""
 
 from absa.nodes.agent import Agent
 from absa.nodes.provenance import validation_view

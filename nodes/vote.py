@@ -1,7 +1,7 @@
-"""`vote`: joint answers become one result; a tuple stays if enough of them found it.
+"""`vote`: merges joint answers; a tuple is kept if enough answers contain it.
 
-Each answer passes the merging rules of Stage 1. A single one (`protocol: single`) is its own
-majority; of several, how many wrote a name says how likely it is.
+Each answer passes the merging rules of Stage 1. With `protocol: single` there is one answer. With
+several, the share of answers with a name replaces its token probability.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from absa.schemas.state import Stage1Update, State
 
 
 def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
-    """Take the tuples that enough answers agree on."""
+    """Keep the tuples that enough answers contain."""
     lang, text = language(state["lang"]), state["text"]
     counter = PolarityCounter(categories_of(pipeline))
     answers = [answer for _, answer in sorted(state["extract_answers"].items(), key=_number)]
@@ -48,7 +48,7 @@ def read_extraction(
     given: list[str] | None = None,
     least: float = 0.0,
 ) -> StageResult:
-    """A joint answer under the rules of Stage 1."""
+    """A joint answer after the rules of Stage 1."""
     ate, atsa = joint_answers(answer, lang, counter, given=given is not None)
     if given is not None:
         return anchor(atsa, given_records(given, text, lang), lang, counter)
@@ -57,12 +57,12 @@ def read_extraction(
 
 
 Pair = tuple[str, str | None, str]
-"""Aspect key, category (None where no set is in force) and polarity."""
+"""Aspect key, category (None without a category set) and polarity."""
 Form = tuple[AspectRecord, Sentiment]
 
 
 def best_supported(forms: Iterable[Form], text: str) -> Form:
-    """The form with a place in the text, then with evidence in the text, then the surest."""
+    """The best form: first with a span, then with evidence in the text, then the most confident."""
 
     def support(form: Form) -> tuple[bool, bool, float]:
         aspect, sentiment = form
@@ -72,7 +72,7 @@ def best_supported(forms: Iterable[Form], text: str) -> Form:
 
 
 def forms_of(result: StageResult, text: str, lang: Language) -> dict[Pair, Form]:
-    """The tuples of a result by key, category and polarity, each in its best supported form."""
+    """The tuples of a result by key, category and polarity, each in its best form."""
     every: dict[Pair, list[Form]] = {}
     for aspect in result.aspects:
         for sentiment in aspect.sentiments:
@@ -93,7 +93,7 @@ def result_of(forms: Mapping[Pair, Form]) -> StageResult:
 def majority(
     results: Sequence[StageResult], threshold: float, text: str, lang: Language
 ) -> StageResult:
-    """The tuples that at least a share of the results has, each in its best supported form."""
+    """The tuples that at least this share of the results has, each in its best form."""
     if len(results) == 1:
         return results[0]
     found: dict[Pair, list[Form]] = {}

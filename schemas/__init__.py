@@ -1,1 +1,1 @@
-"""Typed values: agents' answers, the rules' records, the shared state, settings, the output."""
+"""Typed values: answers of agents, records of rules, the state, settings, and the output."""

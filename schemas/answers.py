@@ -1,9 +1,9 @@
-"""What each agent is asked for: one pydantic model per answer.
+"""The answer types of the agents: one pydantic model per answer.
 
-The models are lenient on purpose. A language model's answer is hostile input: a missing
-confidence or a span written as a list must not cost the whole answer, so field types accept what
-is meant, and `read_answer` leaves out the items that cannot be read and says which. Polarities
-stay the words that were said; judging them is a rule (`absa.nodes.polarity`).
+The models are lenient on purpose, because a language model's answer is untrusted input. A missing
+confidence or a span written as a list must not cost the whole answer. Field types accept common
+variants, and `read_answer` leaves out unreadable items and lists them. Polarities stay the raw
+words; a rule (`absa.nodes.polarity`) reads them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ RISK_TYPES = (
 L3_RISKS = frozenset(
     ("NEGATION_SCOPE", "CONTRAST_SCOPE", "POLARITY_MISMATCH", "NEGATION", "CONTRAST", "IRONY")
 )
-"""Risks under which an aspect's polarity is not to be overridden lightly."""
+"""L3 risks: structures in which a polarity should rarely be overridden."""
 SEVERITIES = ("low", "mid", "high")
 SET_CATEGORY = "set_category"
-"""An edit that there is only where a category set is in force."""
+"""The edit that exists only if a category set is in force."""
 EDIT_OPS = ("set_polarity", "set_aspect_ref", "merge_tuples", "drop_tuple", "confirm_tuple")
 PROPOSALS = ("FLIP_POLARITY", "DROP_ASPECT", "REVISE_SPAN")
 ASPECT_ACTIONS = ("keep", "revise_span", "drop", "add")
-# The note of a reviewer that gave a full list where only reviews were asked for.
+# The note for a reviewer that returned a full list instead of reviews.
 DISCARDED = "discarded: reviews only"
 SENTIMENT_ACTIONS = ("maintain", "flip_polarity", "drop", "add")
 REVIEW_ACTIONS = ("DROP", "MERGE", "FLIP", "KEEP", "FLAG")
@@ -72,7 +72,7 @@ REASON_CODES = (
 
 
 def _text(value: Any) -> Any:
-    """A word as the model said it; numbers become text, a list gives its first string."""
+    """A raw word. Numbers become text; of a list the first string is taken."""
     if type(value) is str or value is None:
         return value  # nearly always, and every field of every answer passes here
     if isinstance(value, list | tuple):
@@ -83,19 +83,19 @@ def _text(value: Any) -> Any:
 
 
 UNNAMED = "implicit"
-"""Names an aspect that has neither a term nor a category."""
-# What models and annotators write where nothing is named.
+"""The display name of an aspect without term and category."""
+# Words that models and annotators write for an unnamed aspect.
 _NO_NAME = frozenset({"", "null", "none"})
 
 
 def _name(value: Any) -> Any:
-    """The name of an aspect; None where the answer names nothing."""
+    """The name of an aspect; None if it is unnamed."""
     name = _text(value)
     return None if isinstance(name, str) and name.strip().lower() in _NO_NAME else name
 
 
 def name_of(term: str | None, category: str | None = None) -> str:
-    """What an aspect is called where a name is needed: an unnamed one by its category."""
+    """The display name of an aspect. An unnamed one is called by its category."""
     return term or category or UNNAMED
 
 
@@ -110,21 +110,21 @@ def _confidence(value: Any) -> float | None:
 
 
 def _flag(value: Any) -> bool | None:
-    """True or false as models write it; anything else is not given."""
+    """True or false in the spellings of models; None for other values."""
     if isinstance(value, str):
         return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
     return bool(value) if isinstance(value, bool | int) else None
 
 
 def _target(value: Any) -> Any:
-    """A target given as a bare word is the aspect it names; no target names none."""
+    """Read a target that is a bare word as the name of an aspect."""
     if value is None:
         return {}
     return {"aspect_ref": value} if isinstance(value, str) else value
 
 
 def _span(value: Any) -> Any:
-    """`{start, end}`, `[start, end]` or nothing; offsets are checked against the text later."""
+    """Read `{start, end}`, `[start, end]` or nothing. Offsets are checked later."""
     if isinstance(value, Span):
         return value
     if isinstance(value, Mapping):
@@ -137,7 +137,7 @@ def _span(value: Any) -> Any:
 
 
 def _span_or_words(value: Any) -> Any:
-    """A revised span may also be given as the words it covers: models count characters badly."""
+    """Read a revised span, which can also be given as its words: models count badly."""
     return value if isinstance(value, str) else _span(value)
 
 
@@ -152,7 +152,7 @@ def _severity(value: Any) -> str:
 
 
 def _one_of(words: tuple[str, ...], *, optional: bool = False) -> WithJsonSchema:
-    """The schema a model sees names the allowed words; the reader accepts any and judges later."""
+    """A field whose schema lists the allowed words. The parser accepts any; rules check later."""
     choice: dict[str, Any] = {"type": "string", "enum": list(words)}
     return WithJsonSchema({"anyOf": [choice, {"type": "null"}]} if optional else choice)
 
@@ -165,7 +165,7 @@ class Span(BaseModel):
     end: int
 
 
-# What the schema that a model is shown has only where a category set is in force.
+# Parts of the model's schema that exist only if a category set is in force.
 _WITH_CATEGORIES = "x-with-categories"
 _OR_NULL: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
@@ -173,7 +173,7 @@ Flag = Annotated[bool | None, BeforeValidator(_flag)]
 Word = Annotated[str | None, BeforeValidator(_text)]
 Required = Annotated[str, BeforeValidator(_text)]
 Name = Annotated[str | None, BeforeValidator(_name)]
-# A category as it was said; whether it is one of the set is a rule.
+# The raw category. A rule checks whether it is in the set.
 SaidCategory = Annotated[
     str | None,
     BeforeValidator(_name),
@@ -189,9 +189,9 @@ Confidence = Annotated[
     BeforeValidator(_confidence),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
 ]
-# A model is not asked for it: a server tells it of the tokens that the name was written in.
+# Not in the model's schema: computed from the token probabilities of the name.
 NameProbability = SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]]
-# Offsets are computed from the words, so a model is never asked to count characters.
+# Not in the model's schema: offsets are computed from the words.
 OptionalSpan = SkipJsonSchema[Annotated[Span | None, BeforeValidator(_span)]]
 RevisedSpan = Annotated[
     Span | str | None,
@@ -204,38 +204,38 @@ OptionalLabel = Annotated[str | None, BeforeValidator(_text), _one_of(LABELS, op
 
 
 class Item(BaseModel):
-    """A part of an answer; keys nobody asked for are ignored."""
+    """A part of an answer; unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    # The key that holds its name, where it matters how likely the model held it.
+    # The key of the name whose token probability is used; None: not used.
     named_by: ClassVar[str | None] = None
-    # It is an edit whose polarity, or drop, is weighed in the same way.
+    # Whether it is an edit whose polarity or drop gets a token probability.
     is_edit: ClassVar[bool] = False
 
 
 class Answer(Item):
     """A whole answer of one agent."""
 
-    # Full lists that a reviewer must not give; they are discarded and the violation is recorded.
+    # Full lists that a reviewer must not return. They are discarded and the violation is recorded.
     forbidden: ClassVar[tuple[str, ...]] = ()
-    # Lists that an answer may do without, also where it was cut off before them.
+    # Optional lists, which can be missing, for example because the answer was cut off.
     optional: ClassVar[tuple[str, ...]] = ()
-    # Whether it speaks of tuples that others found.
+    # Whether it is about tuples that other agents found.
     in_debate: ClassVar[bool] = False
-    # The categories in force, which the schema lists.
+    # The categories that the schema lists.
     categories: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The schema that a model is shown: with categories only where there are any."""
+        """The schema for a model, with categories only if a set is in force."""
         schema = super().model_json_schema(*args, **kwargs)
         _fit_categories(schema, cls.categories)
         return schema
 
 
 def _fit_categories(node: Any, categories: tuple[str, ...]) -> None:
-    """Take out of a schema what belongs to categories, or fill it in."""
+    """Remove the category fields from a schema, or fill in the categories."""
     for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         _fit_categories(part, categories)
     for name, part in list(node.get("properties", {}).items()) if isinstance(node, dict) else ():
@@ -258,7 +258,7 @@ def with_categories(answer: type[Answer], categories: tuple[str, ...]) -> type[A
 
 @cache
 def has_categories(answer: type[Answer]) -> bool:
-    """Whether items of the answer may have a category, or edits may set one."""
+    """Whether items of the answer can have a category, or edits can set one."""
     return _WITH_CATEGORIES in json.dumps(super(Answer, answer).model_json_schema())
 
 
@@ -266,7 +266,7 @@ class AspectItem(Item):
     """One aspect term that ATE found."""
 
     named_by: ClassVar[str | None] = "term"
-    # None where the text judges something that it does not name.
+    # None if the text judges something without naming it.
     term: Name
     category: SaidCategory = None
     span: OptionalSpan = None
@@ -290,7 +290,7 @@ class SentimentItem(Item):
     opinion_term: CategoryWord = None
     evidence: Word = None
     confidence: Confidence = None
-    # Models are not asked: whether the aspect has a place in the text says it.
+    # Not in the model's schema: it follows from whether the aspect has a span.
     is_implicit: SkipJsonSchema[Flag] = None
 
 
@@ -301,7 +301,7 @@ class AtsaAnswer(Answer):
 
 
 class Risk(Item):
-    """A structural risk the Validator saw."""
+    """A structural risk that the Validator reports."""
 
     type: Annotated[str, BeforeValidator(_risk_type), _one_of(RISK_TYPES)]
     severity: Annotated[str, BeforeValidator(_severity), _one_of(SEVERITIES)] = "mid"
@@ -310,7 +310,7 @@ class Risk(Item):
 
 
 class Proposal(Item):
-    """A correction the Validator proposes."""
+    """A correction that the Validator proposes."""
 
     target_aspect: Name = None
     proposal_type: Annotated[str, BeforeValidator(_text), _one_of(PROPOSALS)]
@@ -328,13 +328,13 @@ class ValidatorAnswer(Answer):
 
 
 class EditTarget(Item):
-    """What an edit is about."""
+    """The target of an edit."""
 
     aspect_ref: Name = None
     aspect_term: SkipJsonSchema[Name] = None
     category: SkipJsonSchema[SaidCategory] = None
-    # Not asked for: a small model writes the new polarity here instead of into `value`, and the
-    # one that the tuple has now is known.
+    # Not in the model's schema, because small models write the new polarity here instead of into
+    # `value`. The current polarity is known.
     polarity: SkipJsonSchema[OptionalPolarity] = None
 
 
@@ -350,12 +350,12 @@ class Edit(Item):
     value: Word = None
     evidence: Word = None
     confidence: Confidence = None
-    # As the server tells it, of the word that names the polarity or the drop.
+    # The token probability of the word that names the polarity or the drop.
     word_probability: SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]] = None
 
 
 class TurnAnswer(Answer):
-    """A speaker of the patch debate says edits and nothing else."""
+    """A turn of the patch debate: only edits."""
 
     in_debate: ClassVar[bool] = True
     agent: Word = None
@@ -363,7 +363,7 @@ class TurnAnswer(Answer):
 
 
 class WeighedEdit(Edit):
-    """An edit that counts by how likely the model held its polarity, or its drop."""
+    """An edit weighted by the token probability of its polarity or drop."""
 
     is_edit: ClassVar[bool] = True
 
@@ -375,7 +375,7 @@ class WeighedTurnAnswer(TurnAnswer):
 
 
 class DebateTuple(Item):
-    """An aspect and the polarity the judge gives it."""
+    """An aspect and the polarity that the judge gives it."""
 
     aspect_term: Name = None
     category: SaidCategory = None
@@ -424,7 +424,7 @@ class JudgeAnswer(Answer):
 
     @property
     def words(self) -> str:
-        """What the judge says in prose."""
+        """The judge's text."""
         return self.rationale or ""
 
 
@@ -435,7 +435,7 @@ class WeighedJudgeAnswer(JudgeAnswer):
 
 
 class PersonaTurnAnswer(Answer):
-    """A speaker of the persona debate: it plans, looks at its plan, and speaks."""
+    """A turn of the persona debate: a plan, a reflection on it, and the message."""
 
     speaker: Word = None
     stance: Word = None
@@ -446,7 +446,7 @@ class PersonaTurnAnswer(Answer):
 
 
 class PersonaJudgeAnswer(Answer):
-    """The judge of the persona debate: who won, and what was agreed on."""
+    """The judge of the persona debate: the winner and the consensus."""
 
     winner: Word = None
     consensus: Word = None
@@ -458,7 +458,7 @@ class PersonaJudgeAnswer(Answer):
     )
     rationale: Word = None
 
-    # What the other judge gives and this one does not.
+    # Fields of the other judge that this one does not have.
     final_patch: ClassVar[list[Edit]] = []
     final_tuples: ClassVar[list[DebateTuple]] = []
     unresolved_conflicts: ClassVar[list[Any]] = []
@@ -468,7 +468,7 @@ class PersonaJudgeAnswer(Answer):
 
     @property
     def words(self) -> str:
-        """What the judge says in prose."""
+        """The judge's text."""
         prose = (self.consensus, self.rationale, *self.key_agreements, *self.key_disagreements)
         return "\n".join(words for words in prose if words)
 
@@ -477,10 +477,10 @@ DebateSummary = JudgeAnswer | PersonaJudgeAnswer
 
 
 class AspectReview(Item):
-    """What ATE's second look says about one aspect. `provenance` is written by code."""
+    """ATE's review of one aspect. Code fills in `provenance`."""
 
     term: Name = None
-    # Of an aspect that is added.
+    # For an added aspect.
     category: SaidCategory = None
     action: Annotated[str, BeforeValidator(_text), _one_of(ASPECT_ACTIONS)]
     revised_span: RevisedSpan = None
@@ -497,10 +497,10 @@ class AteReviewAnswer(Answer):
 
 
 class SentimentReview(Item):
-    """What ATSA's second look says about one sentiment. `provenance` is written by code."""
+    """ATSA's review of one sentiment. Code fills in `provenance`."""
 
     aspect_ref: Name = None
-    # Of a sentiment that is added.
+    # For an added sentiment.
     category: SaidCategory = None
     action: Annotated[str, BeforeValidator(_text), _one_of(SENTIMENT_ACTIONS)]
     revised_polarity: OptionalPolarity = None
@@ -518,7 +518,7 @@ class AtsaReviewAnswer(Answer):
 
 
 class ExtractedTuple(Item):
-    """An aspect with its polarity, found in one go."""
+    """An aspect with its polarity from a joint call."""
 
     named_by: ClassVar[str | None] = "aspect_term"
     aspect_term: Name = None
@@ -539,14 +539,14 @@ class ExtractAnswer(Answer):
 
 
 class ReaderTuple(ExtractedTuple):
-    """A tuple of the second reader: how likely it is right, and whether it would report it."""
+    """A tuple of the second reader with its probability, and whether it is reported."""
 
     probability: Confidence = None
     reported: Flag = None
 
 
 class SecondReaderAnswer(Answer):
-    """What the embedded analyser reads in a text, tuples below its reporting bar included."""
+    """The tuples of the embedded analyser, including those below its reporting threshold."""
 
     tuples: list[ReaderTuple] = Field(default_factory=list)
     reads_language: SkipJsonSchema[Flag] = None
@@ -556,7 +556,7 @@ class SecondReaderAnswer(Answer):
 
 
 class ASTETripletItem(Item):
-    """An aspect, its polarity and the words that show it, as one perspective sees them."""
+    """An aspect, its polarity and its evidence from one perspective."""
 
     aspect_term: Name = None
     aspect_ref: Name = None
@@ -576,27 +576,27 @@ class TripletsAnswer(Answer):
 
 
 class NewValue(Item):
-    """What a FLIP or a MERGE wants: a polarity, or one name for all its targets."""
+    """The new value of a FLIP (a polarity) or a MERGE (one name for all targets)."""
 
     polarity: OptionalPolarity = None
     normalized_ref: Word = None
 
 
 def _new_value(value: Any) -> Any:
-    """A bare word is the value its action needs; anything else that is no object gives none."""
+    """Read a bare word as the value of the action; other values that are not objects as None."""
     if isinstance(value, str):
         return {"polarity": value, "normalized_ref": value}
     return value if isinstance(value, Mapping | NewValue) else None
 
 
 def _tuple_ids(value: Any) -> list[str]:
-    """The targets as said; one that is no id is no tuple either, and refused with its action."""
+    """Read the targets. Invalid ids are kept, so that a rule can discard the action."""
     given = value if isinstance(value, list | tuple) else [value] if value is not None else []
     return [str(one) for one in given]
 
 
 class ReviewActionItem(Item):
-    """What a reviewer would do to flagged tuples. Whether it may is a rule."""
+    """A reviewer's action on flagged tuples. A rule checks whether it is allowed."""
 
     action_type: Annotated[str | None, BeforeValidator(_text), _one_of(REVIEW_ACTIONS)] = None
     target_tuple_ids: Annotated[list[str], BeforeValidator(_tuple_ids)] = Field(
@@ -617,22 +617,21 @@ class ReviewActionsAnswer(Answer):
 A = TypeVar("A", bound=Answer)
 
 MOST_ITEMS = 2_000
-"""Items of one list of an answer: no review has more aspects, and each takes memory many times."""
+"""The maximum number of items in a list of an answer. It bounds the memory."""
 _LONGEST_NOTE = 500
 
 
 def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
-    """Read an answer, leaving out what cannot be read.
+    """Read an answer without its unreadable items.
 
-    Returns the answer and a note for each part left out. Raises `AnswerError` when nothing of
-    what was asked for is there: an answer without any expected key is a failure, not an empty
-    list.
+    Returns the answer and a note for each part that was left out. Raises `AnswerError` if no
+    expected key is there: such an answer is a failure, not an empty list.
     """
     if isinstance(raw, model):
         return raw, []
     if not isinstance(raw, Mapping):
         raise AnswerError(f"expected a JSON object, got {type(raw).__name__}")
-    # A null stands for "not given" everywhere.
+    # A null means that a value is missing.
     given = {
         key: list(value) if isinstance(value, list) else value
         for key, value in raw.items()
@@ -656,7 +655,7 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
         notes.append(f"{place}: {broken[loc]}"[:_LONGEST_NOTE])
         value = given.get(field)
         if len(loc) == 2 and isinstance(loc[1], int) and isinstance(value, list):
-            value[loc[1]] = None  # marked here, removed below: indices must not shift meanwhile
+            value[loc[1]] = None  # marked here and removed below, so that indices do not shift
         else:
             given.pop(field, None)
     given = {
@@ -673,7 +672,7 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
 @cache
 @cache
 def as_answer(model: type[BaseModel]) -> type[Answer]:
-    """The model as an answer: a user's own agent may answer with any pydantic model."""
+    """Make an answer type from any pydantic model, for a user's own agent."""
     if issubclass(model, Answer):
         return model
     bases: Any = (model, Answer)

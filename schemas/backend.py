@@ -1,4 +1,4 @@
-"""The one seam between agents and whatever answers for them."""
+"""The interface between agents and backends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from absa.schemas.answers import Answer
 class Ask:
     """One question to a backend.
 
-    `system` is the agent's prompt and `examples` are questions like this one with their answers,
-    shown as a conversation that went before; both are the same for every text. `user` is the
-    rendered `inputs`.
+    `system` is the agent's prompt. `examples` are similar questions with their answers, sent as an
+    earlier conversation. Both are equal for all texts. `user` is the rendered `inputs`.
     """
 
     node: str
@@ -27,13 +26,13 @@ class Ask:
     inputs: Mapping[str, Any]
     answer: type[Answer]
     examples: tuple[tuple[str, str], ...] = ()
-    # A vote asks the same question several times: with other seeds, and warmer than usual.
+    # A vote asks the same question several times with other seeds and a higher temperature.
     seed_offset: int = 0
     temperature: float | None = None
 
 
 _TOKENS = ("prompt_tokens", "completion_tokens")
-# No answer has more tokens; the sum over a run still fits into the 64 bits of a database.
+# No answer has more tokens, and the sum over a run fits into the 64 bits of a database.
 _MOST_TOKENS = 10**9
 
 
@@ -52,7 +51,7 @@ def known_usage(usage: object) -> dict[str, int] | None:
 
 @dataclass(frozen=True)
 class Reply:
-    """A backend's answer as it came, with what it cost. Unknown token counts are None."""
+    """A backend's unparsed answer with its cost. Unknown token counts are None."""
 
     output: Mapping[str, Any]
     backend: str
@@ -64,15 +63,15 @@ class Reply:
     attempts: int = 1
     notes: tuple[str, ...] = field(default=())
     host: str | None = None
-    """The server that answered, perhaps after a redirect."""
+    """The server that answered. It can differ from `base_url` after a redirect."""
 
     def __post_init__(self) -> None:
-        """Whoever gave the answer, a server, a file or a test: a count is one or is unknown."""
+        """Replace invalid token counts by None."""
         object.__setattr__(self, "usage", known_usage(self.usage))
 
 
 class Backend(Protocol):
-    """Answers questions, synchronously and asynchronously; raises `BackendError` if it cannot."""
+    """Answers questions, synchronously and asynchronously; raises `BackendError` on failure."""
 
     def ask(self, question: Ask) -> Reply:
         """Answer now."""

@@ -1,4 +1,4 @@
-"""What can be switched per run of the Studio graph: its fields are the form that Studio shows."""
+"""The run context of the Studio graph. Studio shows its fields as a form."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ class RunContext(BaseModel):
     )
 
     def applied_to(self, pipeline: PipelineSettings, profiles: Profiles) -> PipelineSettings:
-        """The pipeline with the switches that were set; the others stay as built.
+        """Apply the fields that were set to the pipeline settings.
 
-        `profiles` are the thresholds of each override profile. A form sends every field, so a
-        threshold (or the number of rounds) beats the chosen profile (or debate protocol) only where
-        it differs from what the form showed.
+        `profiles` are the thresholds of each override profile. A form sends every field. So a
+        threshold (or number of rounds) overrides the chosen profile (or debate protocol) only if
+        it differs from the default that the form showed.
         """
         built = in_force(pipeline)
         switched = {
@@ -145,7 +145,7 @@ Profiles = Mapping[str, Mapping[str, float | bool]]
 
 
 def in_force(pipeline: PipelineSettings) -> dict[str, Any]:
-    """The value of every switch under these settings."""
+    """The value of every field under these settings."""
     return {
         **{name: getattr(pipeline, name) for name in _TOGGLES},
         **{name: getattr(pipeline.debate_override, name) for name in _THRESHOLDS},
@@ -157,10 +157,10 @@ def in_force(pipeline: PipelineSettings) -> dict[str, Any]:
 
 
 def context_for(pipeline: PipelineSettings) -> type[RunContext]:
-    """The switches with the values of these settings as defaults.
+    """The context type with the values of these settings as defaults.
 
-    What a run does not switch stays as it was built, and the form shows what is in force: the
-    server gives every run a context, if only an empty one.
+    The server gives every run a context, which can be empty. Fields that are not set keep the
+    graph's settings, and the form shows these as defaults.
     """
     built = in_force(pipeline)
     fields: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""As many error types as there are distinct reactions to them."""
+"""Error types: one per distinct reaction of the caller."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """The text itself cannot be analysed (empty, not encodable). The user is told."""
+    """The input cannot be used, for example an empty text. The user has to change it."""
 
 
 class BackendError(RuntimeError):
-    """An agent got no usable answer. The sample fails with everything that is known about why.
+    """An agent got no usable answer. The sample fails, and the error records the details.
 
-    `retryable` tells the graph's retry policy whether asking again could help; backends that
-    have already retried say no. `unreachable`: nobody answered, whoever had asked.
+    `retryable` is for the graph's retry policy; backends that have already retried set it to false.
+    `unreachable`: the server did not answer at all.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class BackendError(RuntimeError):
         unreachable: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Keep the evidence of the failure beside its message."""
+        """Store the details of the failure beside its message."""
         super().__init__(message)
         self.node = node
         self.turn = turn
@@ -40,11 +40,11 @@ class BackendError(RuntimeError):
 
 
 class WiringError(InputError):
-    """A graph that cannot work: an unknown node, a key without a writer, a cycle without a router.
+    """An invalid graph: an unknown node, a key without a writer, a cycle without a router.
 
     The user has to change the wiring.
     """
 
 
 class AnswerError(ValueError):
-    """An answer that does not have the shape its agent was asked for, not even in part."""
+    """An answer without any part of the requested format."""

@@ -1,7 +1,7 @@
-"""A person as the last reviewer: what is asked, and how the answer is written.
+"""Human review: the question to a person and the format of the answer.
 
-A person's answer is checked strictly, where a model's is read leniently: a person can be asked
-again and told what is wrong.
+A person's answer is validated strictly, because a person can correct it. A model's answer is parsed
+leniently.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from absa.schemas.answers import Span
 from absa.schemas.records import Record
 
-# The most doubtful first. `low_confidence` is a reason only in the queue of `absa review`.
+# The strongest doubt first. Only the queue of `absa review` uses `low_confidence`.
 DoubtCode = Literal[
     "dissent",
     "label_contradicts",
@@ -26,7 +26,7 @@ DoubtCode = Literal[
 
 
 class Doubt(Record):
-    """Why a person is asked."""
+    """A reason to ask a person."""
 
     code: DoubtCode
     detail: str
@@ -37,16 +37,16 @@ class _Said(BaseModel):
 
 
 class Keep(_Said):
-    """The tuple is right."""
+    """Keep the tuple."""
 
     action: Literal["keep"] = "keep"
     aspect: str
-    # Which of the aspect's tuples, by polarity; None means all of them.
+    # The polarity of the aspect's tuple; None means all its tuples.
     of: str | None = None
 
 
 class Flip(_Said):
-    """The aspect is right, its polarity is not."""
+    """Change the polarity of the aspect."""
 
     action: Literal["flip"] = "flip"
     aspect: str
@@ -55,7 +55,7 @@ class Flip(_Said):
 
 
 class Drop(_Said):
-    """The tuple does not belong in the result."""
+    """Remove the tuple from the result."""
 
     action: Literal["drop"] = "drop"
     aspect: str
@@ -63,7 +63,7 @@ class Drop(_Said):
 
 
 class Add(_Said):
-    """A tuple is missing."""
+    """Add a missing tuple."""
 
     action: Literal["add"] = "add"
     aspect: str
@@ -72,7 +72,7 @@ class Add(_Said):
 
 
 class SetLabel(_Said):
-    """The label of the whole sentence."""
+    """Set the label of the whole text."""
 
     action: Literal["label"] = "label"
     label: str
@@ -82,7 +82,7 @@ Decision = Annotated[Keep | Flip | Drop | Add | SetLabel, Field(discriminator="a
 
 
 class HumanAnswer(_Said):
-    """What a person decided about a text; no decisions: the result stands as it is."""
+    """A person's decisions about a text. Without decisions the result does not change."""
 
     decisions: tuple[Decision, ...]
     reviewer: str | None = None
@@ -90,7 +90,7 @@ class HumanAnswer(_Said):
 
 
 class Voice(Record):
-    """What one agent said about an aspect or, without one, about the text."""
+    """One agent's statement about an aspect or, without an aspect, about the text."""
 
     stage: Literal["stage1", "debate", "review"]
     who: str
@@ -101,23 +101,23 @@ class Voice(Record):
 
 
 class CandidateTuple(Record):
-    """A tuple that an agent proposed, with everything that was said about its aspect."""
+    """A tuple that an agent proposed, with all statements about its aspect."""
 
     aspect: str
     polarity: str
     evidence: str | None = None
-    # False for evidence that is missing, or not in the text.
+    # False if evidence is missing or not in the text.
     is_grounded: bool = False
     confidence: float | None = None
     span: Span | None = None
     is_implicit: bool = False
-    # Only what is in the result can be kept, flipped or dropped; the others can be added.
+    # Tuples in the result can be kept, flipped or dropped. Others can be added.
     in_result: bool = True
     said: tuple[Voice, ...] = ()
 
 
 class HumanQuestion(Record):
-    """What a person is shown: the value of the graph's interrupt."""
+    """The question to a person: the value of the graph's interrupt."""
 
     uid: str
     text: str
@@ -126,16 +126,16 @@ class HumanQuestion(Record):
     label: str
     confidence: float
     candidates: tuple[CandidateTuple, ...] = ()
-    # What was said about no aspect in particular.
+    # Statements about the whole text.
     said: tuple[Voice, ...] = ()
-    # What may be answered, by example.
+    # Examples of valid decisions.
     actions: dict[str, dict[str, str]] = Field(default_factory=dict)
-    # What was wrong with the answer before.
+    # The errors of the previous answer.
     problems: tuple[str, ...] = ()
 
 
 class HumanCounts(Record):
-    """How often a person did what."""
+    """Counts of a person's decisions by kind."""
 
     kept: int = 0
     flipped: int = 0

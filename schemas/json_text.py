@@ -1,7 +1,7 @@
-"""Parsing JSON that comes from outside: files that a user names, records of a run.
+"""Parses JSON from outside: a user's files, records of a run.
 
-`json.loads` raises `RecursionError` for deeply nested JSON, and code that walks the result does so
-at a smaller depth. Here both are a `ValueError`, as for JSON that is not valid.
+`json.loads` raises `RecursionError` for deeply nested JSON, and recursive code fails at an even
+smaller depth. This parser raises a `ValueError` for too deep JSON, as for invalid JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is remembered of a case: its shape and how it went, never its words or its gold."""
+"""Episodes of the memory: the shape of a case and its outcome, never its words or its gold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Remembered(BaseModel):
 
 
 class Signature(_Remembered):
-    """The shape of a text: what makes one case like another."""
+    """The shape of a text, by which similar cases are found."""
 
     lang: str
     structures: tuple[Structure, ...]
@@ -38,7 +38,7 @@ class MaskedTuple(_Remembered):
 class Episode(_Remembered):
     """One finished case."""
 
-    # A hash of the text: enough to know it again, not enough to find it.
+    # A hash of the text, to recognise it without storing it.
     sample: str
     split: str | None = None
     signature: Signature
@@ -49,22 +49,22 @@ class Episode(_Remembered):
     corrections: tuple[str, ...] = ()
     override: Literal["applied", "skipped", "none"] = "none"
     outcome: Outcome
-    # Counts up in time: of two equally alike cases the later one is recalled.
+    # A sequence number: of two equally similar cases the later one is recalled.
     at: int
 
 
 class Advice(_Remembered):
-    """What an episode has to say about a case like it. It names no label."""
+    """The advice of an episode for a similar case. It contains no label."""
 
     type: AdviceType
     message: str
 
 
 class Recall(_Remembered):
-    """What memory held for a case, and whether an agent got to see it."""
+    """The recalled cases, and whether an agent saw them."""
 
     condition: Literal["silent", "on"]
-    # The hash of the text that this was recalled for.
+    # The hash of the text for which the cases were recalled.
     sample: str
     signature: Signature
     episodes: tuple[Episode, ...] = ()

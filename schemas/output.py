@@ -1,4 +1,4 @@
-"""`FinalOutput`: what a user gets for one text."""
+"""`FinalOutput`: the result of one text."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class AspectTuple(OutputModel):
 
     @property
     def name(self) -> str:
-        """Its term, else what an unnamed aspect is called."""
+        """The term, or the display name of an unnamed aspect."""
         return name_of(self.aspect_term, self.category)
 
 
 class FinalAspect(AspectTuple):
-    """An aspect of the final result with its evidence and place in the text."""
+    """An aspect of the final result with its evidence and span."""
 
     evidence: str | None = None
-    # False for evidence that is missing, or that an agent made up: it is not in the text.
+    # False if evidence is missing or does not occur in the text.
     is_grounded: bool = False
     span: Span | None = None
     confidence: float = 0.0
@@ -67,7 +67,7 @@ class FinalAspect(AspectTuple):
 
 
 class FinalResult(OutputModel):
-    """The answer: the sentence's label and the aspects."""
+    """The result: the label of the text and its aspects."""
 
     label: str
     confidence: float
@@ -107,7 +107,7 @@ class PatchedAte(OutputModel):
 
 
 class PatchedAtsa(OutputModel):
-    """ATSA's, in the same way; `unanchored` sentiments name an aspect that is not in the list."""
+    """ATSA's result with the same changes; `unanchored` sentiments have no listed aspect."""
 
     aspect_sentiments: tuple[PatchedSentiment, ...] = ()
     unanchored: tuple[PatchedSentiment, ...] = ()
@@ -118,7 +118,7 @@ class DebateTurn(OutputModel):
 
     speaker: str
     proposed_edits: tuple[dict[str, Any], ...] = ()
-    # The persona debate speaks in prose.
+    # Only in the persona debate, whose turns are prose.
     stance: str | None = None
     planning: str | None = None
     reflection: str | None = None
@@ -134,18 +134,18 @@ class DebateRound(OutputModel):
 
 
 class DebateOutput(OutputModel):
-    """The debate as it was held."""
+    """The debate."""
 
     topic: str
     personas: dict[str, dict[str, str]] = Field(default_factory=dict)
     rounds: tuple[DebateRound, ...] = ()
     summary: DebateSummary
-    # What the debate came to, per aspect: what reviewers were told and the gate weighed.
+    # The hints per aspect, as reviewers read them and the gate weighs them.
     review_context: ReviewContext | None = None
 
 
 class AnalysisFlags(OutputModel):
-    """What happened, in four facts."""
+    """Four flags about the analysis."""
 
     correction_occurred: bool = False
     conflict_resolved: bool = False
@@ -154,11 +154,11 @@ class AnalysisFlags(OutputModel):
 
 
 class OverrideStats(OutputModel):
-    """How the aspects fared at the override gate."""
+    """Counts of the gate's verdicts."""
 
-    # Added, flipped or dropped: a tuple changed.
+    # Tuples that were added, flipped or dropped.
     applied: int = 0
-    # Only a confidence was raised.
+    # Tuples whose confidence was raised.
     confirmed: int = 0
     skipped_neutral_only: int = 0
     skipped_low_signal: int = 0
@@ -171,7 +171,7 @@ class OverrideStats(OutputModel):
 
 
 class SkipReasons(OutputModel):
-    """What `skipped_conflict` is made of."""
+    """The parts of `skipped_conflict`."""
 
     action_ambiguity: int = 0
     L3_conservative: int = 0
@@ -180,7 +180,7 @@ class SkipReasons(OutputModel):
 
 
 class Usage(OutputModel):
-    """What the analysis cost."""
+    """The cost of the analysis."""
 
     calls: int = 0
     cached_calls: int = 0
@@ -191,14 +191,14 @@ class Usage(OutputModel):
 
 
 class MemoryUse(OutputModel):
-    """What memory had to do with the result."""
+    """The use of memory."""
 
     recall: Recall
     injections: tuple[str, ...] = ()
 
 
 class Shown(OutputModel):
-    """The result as the agents left it, and as a person saw it."""
+    """The result of the agents, as it was shown to a person."""
 
     label: str
     confidence: float
@@ -207,7 +207,7 @@ class Shown(OutputModel):
 
 
 class HumanReview(OutputModel):
-    """What a person was asked and decided; `pending` where nobody was there to be asked."""
+    """The reasons to ask a person and the decisions; `pending` if no person was available."""
 
     status: Literal["pending", "reviewed"]
     reasons: tuple[Doubt, ...]
@@ -219,10 +219,10 @@ class HumanReview(OutputModel):
 
 
 class Meta(OutputModel):
-    """Why the result is what it is."""
+    """The process that led to the result."""
 
     protocol: str = "debate"
-    # The user's own aspects, where they were given and not searched for.
+    # The given aspects; None if the aspects were extracted.
     given_aspects: list[str] | None = None
     gate_decision: Literal["APPLY", "SKIP"] = "SKIP"
     adopt_decision: Literal["adopted", "not_adopted"] = "not_adopted"
@@ -237,7 +237,7 @@ class Meta(OutputModel):
     correction_applied_log: tuple[Correction, ...] = ()
     mapping_stats: MappingStats = MappingStats()
     mapping_fail_reasons: MappingFailReasons = MappingFailReasons()
-    # Conflict review: what was proposed, what was wrong with it, what was done about it.
+    # Conflict review: candidates, flags, risks and actions.
     candidates: tuple[Candidate, ...] = ()
     conflict_flags: tuple[ConflictFlag, ...] = ()
     validator_risks: tuple[ValidatorRisk, ...] = ()
@@ -245,18 +245,18 @@ class Meta(OutputModel):
     discarded_actions: tuple[DiscardedAction, ...] = ()
     arbiter_actions: tuple[ArbiterAction, ...] = ()
     flagged_tuple_ids: tuple[str, ...] = ()
-    # Why no debate was held, where `debate.when` allows that: both readers agree.
+    # Why no debate was held (`debate.when: contested` and both readers agree).
     debate_skipped: str | None = None
-    # Why one was held, and about which tuples.
+    # Why a debate was held, and about which tuples.
     contest: Contest | None = None
-    # Where the embedded analyser was asked beside the model.
+    # Only if the embedded analyser was asked beside the model.
     selective: SecondOpinion | None = None
     stage1_risks: int = 0
     stage2_risks: int | None = None
     polarity_repair_count: int = 0
     polarity_invalid_count: int = 0
     category_invalid_count: int = 0
-    # Names from which a judgement was cut, that name nothing, that the model held for unlikely.
+    # Names that were trimmed, that name nothing, or with a low probability.
     name_cut_count: int = 0
     name_refused_count: int = 0
     name_unlikely_count: int = 0
@@ -266,11 +266,11 @@ class Meta(OutputModel):
     # Answers of agents that a user added to the graph, by node.
     answers: dict[str, Any] = Field(default_factory=dict)
     usage: Usage = Usage()
-    # What memory held for this case, and the calls that were shown it.
+    # The recalled cases, and the calls that saw them.
     memory: MemoryUse | None = None
-    # The person who was asked, or is still to be asked; None where nobody is.
+    # The human review; None without one.
     human_review: HumanReview | None = None
-    # The seed of a batch: it tells the repetitions of a sample apart.
+    # The seed of a batch, which identifies the repetition of a sample.
     seed: int | None = None
 
 
@@ -287,16 +287,16 @@ class FinalOutput(OutputModel):
     stage2_ate: Aggregate | None = None
     stage2_atsa: Aggregate | None = None
     stage2_validator: ValidatorAggregate | None = None
-    # What `stage2_tuples` are the tuples of, adopted or not; None where no reviewer was asked.
+    # The patched result behind `stage2_tuples`, adopted or not; None without Stage 2.
     patched_stage2_ate: PatchedAte | None = None
     patched_stage2_atsa: PatchedAtsa | None = None
     moderator: ModeratorOutput | None = None
     debate: DebateOutput | None = None
     analysis_flags: AnalysisFlags
     meta: Meta
-    # What auxiliary classifiers think; no agent and no rule sees it.
+    # The labels of auxiliary classifiers, which agents and rules do not see.
     aux_signals: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    # Columns of the data that mean nothing to the analysis: product, date, rating, …
+    # Other columns of the data: product, date, rating, …
     extra: dict[str, Cell] = Field(default_factory=dict)
     process_trace: tuple[CallRecord, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What the rules compute: stage results, hints, corrections, verdicts, decisions."""
+"""Results of the rules: stage results, hints, corrections, verdicts, decisions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from absa.schemas.verdicts import Verdict
 
 
 class Record(BaseModel):
-    """A value the rules pass on; never changed in place."""
+    """An immutable value that rules pass on."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Sentiment(Record):
-    """A polarity with its evidence, as an agent or a correction gave it."""
+    """A polarity with its evidence, from an agent or a correction."""
 
     polarity: str
     confidence: float
@@ -29,21 +29,21 @@ class Sentiment(Record):
 
 
 class Unanchored(Sentiment):
-    """A sentiment whose aspect ATE did not find: counted, kept apart, in no tuple."""
+    """A sentiment whose aspect ATE did not extract. It is counted, but is not in any tuple."""
 
     aspect_term: str | None
 
     @property
     def name(self) -> str:
-        """Its term, else what an unnamed aspect is called."""
+        """The term, or the display name of an unnamed aspect."""
         return name_of(self.aspect_term, self.category)
 
 
 class AspectRecord(Record):
-    """An aspect and the sentiments anchored to it; without a span it is implicit.
+    """An aspect with its sentiments; without a span it is implicit.
 
-    Without a term the text judges something that it does not name; the category then tells it
-    apart from other unnamed aspects.
+    Without a term the text judges something that it does not name. The category then distinguishes
+    it from other unnamed aspects.
     """
 
     term: str | None
@@ -53,17 +53,17 @@ class AspectRecord(Record):
     sentiments: tuple[Sentiment, ...] = ()
 
     def is_implicit(self, sentiment: Sentiment) -> bool:
-        """Whether a sentiment is implicit: it says so, or the aspect has no place in the text."""
+        """Whether a sentiment is implicit: it is marked so, or the aspect has no span."""
         return sentiment.said_implicit or self.span is None
 
     @property
     def name(self) -> str:
-        """Its term, else what an unnamed aspect is called."""
+        """The term, or the display name of an unnamed aspect."""
         return name_of(self.term, self.category)
 
     @property
     def polarities(self) -> frozenset[str]:
-        """The polarities its sentiments have."""
+        """The polarities of its sentiments."""
         return frozenset(s.polarity for s in self.sentiments)
 
 
@@ -72,47 +72,47 @@ class StageResult(Record):
 
     aspects: tuple[AspectRecord, ...] = ()
     unanchored: tuple[Unanchored, ...] = ()
-    # Aspects whose span was revised: the key of each earlier name -> the key they have now.
+    # For aspects with a revised span: the key of each earlier name -> the current key.
     renamed: dict[str, str] = Field(default_factory=dict)
 
 
 class FusedTuple(Record):
-    """A tuple that a call or the second reader sees, and what became of it."""
+    """A tuple from a call or the second reader, and its score."""
 
     aspect_term: str | None
     category: str | None = None
     polarity: str
     is_implicit: bool = False
     votes: int
-    # The second reader's probability, 0 for a tuple that it does not see.
+    # The second reader's probability; 0 if it does not have the tuple.
     p: float
-    # Whether the second reader reports it, or only suspects it.
+    # Whether the probability is above the second reader's reporting threshold.
     reported: bool
     score: float
     kept: bool
 
     @property
     def name(self) -> str:
-        """Its term, else what an unnamed aspect is called."""
+        """The term, or the display name of an unnamed aspect."""
         return name_of(self.aspect_term, self.category)
 
 
 class Agreement(Record):
-    """How the first call and the second reader compare on one text, in explicit tuples.
+    """The agreement of the first call and the second reader on one text, in explicit tuples.
 
-    Sums of these over texts say whether the model is too weak to be asked again.
+    Sums of these over texts show whether the model is too weak for further calls.
     """
 
     matched: int = 0
     called: int = 0
     reported: int = 0
-    # Sums of the reader's probabilities: of what it reports, and of all it sees.
+    # Sums of the reader's probabilities: over reported tuples, and over all tuples.
     p_reported: float = 0.0
     p_seen: float = 0.0
 
 
 class SecondOpinion(Record):
-    """What the second reader had to do with the result."""
+    """The effect of the second reader on the result."""
 
     outcome: Literal["agreed", "contested", "reader_alone"]
     reads_language: bool
@@ -128,7 +128,7 @@ ContestReason = Literal["language", "tuples", "risks", "proposals", "backfilled"
 
 
 class ContestedTuple(Record):
-    """A tuple on which Stage 1 and the second reader differ, without who found it."""
+    """A tuple on which Stage 1 and the second reader differ, without its source."""
 
     aspect_term: str | None
     category: str | None = None
@@ -137,35 +137,35 @@ class ContestedTuple(Record):
 
     @property
     def name(self) -> str:
-        """Its term, else what an unnamed aspect is called."""
+        """The term, or the display name of an unnamed aspect."""
         return name_of(self.aspect_term, self.category)
 
 
 class Contest(Record):
-    """Stage 1 beside the second reader: why a debate is held, and about which tuples."""
+    """The comparison of Stage 1 and the second reader: reason and topic of a debate."""
 
-    # Nothing: the debate is skipped.
+    # Empty: the debate is skipped.
     reasons: tuple[ContestReason, ...] = ()
     tuples: tuple[ContestedTuple, ...] = ()
 
 
 class Counts(Record):
-    """Polarity words and names that had to be changed or left out."""
+    """Counts of polarity words and names that were changed or left out."""
 
     polarity_repair_count: int = 0
     polarity_invalid_count: int = 0
-    # A judgement was cut from the name.
+    # An opinion word was cut from the name.
     name_cut_count: int = 0
-    # The name names nothing: an adjective alone.
+    # The name is only an adjective, which names nothing.
     name_refused_count: int = 0
-    # The model held the name for unlikely (`pipeline.min_name_probability`).
+    # The name's probability is below `pipeline.min_name_probability`.
     name_unlikely_count: int = 0
-    # A category outside the set in force.
+    # The category is not in the set.
     category_invalid_count: int = 0
 
 
 class Hint(Record):
-    """What one edit of the debate says about one aspect. The polarity is the word that was said."""
+    """An edit of the debate as a hint about one aspect. The polarity is the raw word."""
 
     speaker: str
     op: str
@@ -176,7 +176,7 @@ class Hint(Record):
 
 
 class MappingStats(Record):
-    """How many turns could be mapped to Stage 1 aspects. A turn without edits is not counted."""
+    """Counts of turns that map to Stage 1 aspects. Turns without edits are not counted."""
 
     direct: int = 0
     fallback: int = 0
@@ -184,7 +184,7 @@ class MappingStats(Record):
 
 
 class MappingFailReasons(Record):
-    """Why turns could not be mapped directly."""
+    """Counts of reasons why turns could not be mapped directly."""
 
     no_aspects: int = 0
     no_match: int = 0
@@ -193,13 +193,13 @@ class MappingFailReasons(Record):
 
 
 class RebuttalPoint(Record):
-    """One turn of the debate, boiled down for the reviewers."""
+    """The summary of a turn of the debate for the reviewers."""
 
     speaker: str
     stance: str
     aspect_refs: tuple[str, ...] = ()
     key_points: tuple[str, ...] = ()
-    # Of a turn in prose: what it said, and the weight and polarity of its stance.
+    # For a turn in prose: its text, and the weight and polarity of its stance.
     message: str | None = None
     weight: float | None = None
     polarity_hint: str | None = None
@@ -214,9 +214,9 @@ class ReviewContext(Record):
     aspect_terms: tuple[str, ...] = ()
     synonym_hints: dict[str, list[str]] = Field(default_factory=dict)
     aspect_hints: dict[str, list[Hint]] = Field(default_factory=dict)
-    # The judge's evidence per aspect of `aspect_hints`; an entry may be empty or wrong.
+    # The judge's evidence per aspect of `aspect_hints`. An entry can be empty or wrong.
     aspect_evidence: dict[str, str | None] = Field(default_factory=dict)
-    # Where the judge names no evidence at all (the persona debate): Stage 1's.
+    # Stage 1's evidence, for the persona debate, whose judge names none.
     stage1_evidence: dict[str, str | None] = Field(default_factory=dict)
     mapping_stats: MappingStats = MappingStats()
     mapping_fail_reasons: MappingFailReasons = MappingFailReasons()
@@ -225,7 +225,7 @@ class ReviewContext(Record):
 
 
 class Turn(Record):
-    """A turn of the debate in its place."""
+    """A turn of the debate with its round and speaker."""
 
     index: int
     round: int
@@ -234,7 +234,7 @@ class Turn(Record):
 
 
 class Correction(Record):
-    """One entry of `correction_applied_log`: what was asked for, whether it happened, and why."""
+    """An entry of `correction_applied_log`: the request, whether it was applied, and why."""
 
     source: str
     proposal_type: str
@@ -247,11 +247,11 @@ class Correction(Record):
 
 
 class GateRecord(Record):
-    """How one aspect fared at the gate, with every number the verdict rests on."""
+    """The gate's verdict on one aspect, with all its numbers."""
 
     aspect: str
     verdict: Verdict
-    # A tuple was added, flipped or dropped. A confirm raises a confidence only.
+    # Whether a tuple was added, flipped or dropped. A confirm only raises a confidence.
     applied: bool
     hints: tuple[Hint, ...] = ()
     valid_hint_count: int = 0
@@ -263,13 +263,13 @@ class GateRecord(Record):
     margin: float = 0.0
     target: str | None = None
     evidence: str | None = None
-    # The aspect's own entry of `aspect_evidence`; None where only the sentence's span is known.
+    # The aspect's entry of `aspect_evidence`; None if the judge gave only one for the sentence.
     own_evidence: str | None = None
     thresholds: dict[str, float] = Field(default_factory=dict)
 
 
 class GateOutcome(Record):
-    """A verdict on record; an override also with its correction and what became of the aspect."""
+    """A recorded verdict; an override also has its correction and the changed aspect."""
 
     order: int
     record: GateRecord
@@ -287,7 +287,7 @@ class Adoption(Record):
 
 
 class Aggregate(Record):
-    """A label with its confidence; ATSA's carries the covering span of its aspects."""
+    """A label with its confidence; ATSA's has the covering span of its aspects."""
 
     label: str
     confidence: float
@@ -295,7 +295,7 @@ class Aggregate(Record):
 
 
 class ValidatorAggregate(Record):
-    """The Validator as the Moderator sees it."""
+    """The Validator's result for the Moderator."""
 
     issues: tuple[str, ...] = ()
     suggested_label: str | None = None
@@ -306,7 +306,7 @@ RuleEBlock = Literal["inferred_empty", "label_unchanged", "confidence_too_high"]
 
 
 class ArbiterFlags(Record):
-    """What the Moderator's rules did."""
+    """The effects of the Moderator's rules."""
 
     stage2_rejected_due_to_confidence: bool = False
     validator_override_applied: bool = False
@@ -339,7 +339,7 @@ class Candidate(Record):
     polarity: str
     opinion_term: str | None = None
     evidence: str | None = None
-    # The term's place in the text, and the place the answer gave.
+    # The term's span in the text, and the span in the answer.
     span: Span | None = None
     said_span: Span | None = None
     confidence: float
@@ -347,12 +347,12 @@ class Candidate(Record):
 
     @property
     def name(self) -> str:
-        """Its term, else what an unnamed aspect is called."""
+        """The term, or the display name of an unnamed aspect."""
         return name_of(self.aspect_term, self.category)
 
 
 class ConflictFlag(Record):
-    """Candidates that cannot all stand as they are."""
+    """Candidates that contradict each other or need a review."""
 
     aspect_term: str | None
     tuple_ids: tuple[str, ...]
@@ -360,7 +360,7 @@ class ConflictFlag(Record):
 
 
 class ValidatorRisk(Record):
-    """What a rule finds wrong with one candidate."""
+    """A risk of one candidate, found by a rule."""
 
     tuple_id: str
     type: Literal["EVIDENCE_GAP", "SPAN_MISMATCH", "NEGATION_SCOPE"]
@@ -371,7 +371,7 @@ ActionType = Literal["DROP", "MERGE", "FLIP", "KEEP", "FLAG"]
 
 
 class ReviewAction(Record):
-    """An action that passed the checks, its polarity canonical."""
+    """A valid action with a canonical polarity."""
 
     action_type: ActionType
     target_tuple_ids: tuple[str, ...]
@@ -381,7 +381,7 @@ class ReviewAction(Record):
 
 
 class DiscardedAction(Record):
-    """An action that did not pass, as it was said, and why."""
+    """An invalid action, unchanged, with the reason."""
 
     actor: str
     why: str
@@ -389,18 +389,18 @@ class DiscardedAction(Record):
 
 
 class ArbiterAction(ReviewAction):
-    """What became of one flagged tuple."""
+    """The decision on one flagged tuple."""
 
     case: Literal["majority", "merge_refused", "flip_drop_keep", "no_majority", "asked"]
-    # The tuple is marked as uncertain, by the decision or by a reviewer's FLAG.
+    # Whether the decision or a reviewer's FLAG marks the tuple as uncertain.
     flag: bool = False
-    # Something about the tuple changed.
+    # Whether the tuple changed.
     applied: bool = False
     votes: dict[str, str] = Field(default_factory=dict)
 
 
 class CallRecord(Record):
-    """One agent call: a line of `traces.jsonl`, less the sample's id."""
+    """One agent call: a line of `traces.jsonl` without the sample's id."""
 
     node: str
     turn: int = 0

@@ -1,7 +1,7 @@
-"""What one line of a data file holds: a review text and, if it has been annotated, its gold.
+"""One row of a data file: a text and, if it is annotated, its gold.
 
-A `Sample` that exists is sound: its text is not empty and every located aspect stands in the text
-at the place it names. Readers that meet anything else report a bad line instead.
+A `Sample` is always valid: its text is not empty, and every span matches its term. Readers report
+other rows as bad lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 GoldPolarity = Literal["positive", "negative", "neutral"]
 GoldLabel = Literal["positive", "negative", "neutral", "mixed"]
-#: A cell of a column that has no meaning here, such as a product, a date or a rating.
+#: A cell of another column, such as a product, a date or a rating.
 Cell = str | int | float | bool
 
 
@@ -23,10 +23,10 @@ class GoldAspect(BaseModel):
         term: The aspect as written in the text; None if nothing in the text names it.
         from_: Offset of the first character of the term (`from` in JSON); None if implicit.
         to: Offset after the last character of the term; None if implicit.
-        polarity: What is felt about the aspect.
-        opinion: The words that carry the polarity, where the annotation names them.
+        polarity: The polarity of the aspect.
+        opinion: The opinion term, if it is annotated.
         category: The annotation's category, such as `FOOD#QUALITY`.
-        implicit: True if the aspect has no place in the text. Follows from `from_`.
+        implicit: True if the aspect has no span. It follows from `from_`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -59,7 +59,7 @@ class GoldAspect(BaseModel):
 
 
 class Sample(BaseModel):
-    """One review text with what is known about it.
+    """One text with its metadata and gold.
 
     Attributes:
         uid: Name of the sample, unique in its file.
@@ -68,13 +68,13 @@ class Sample(BaseModel):
         domain: What the review is about (`restaurant`), or None.
         split: The part of the data set it belongs to (`train`), or None.
         aspects: The gold tuples; empty if the annotators found none; None if there is no gold.
-        given_aspects: Terms to be judged as they are, instead of searching; None: search.
-        label: Gold label of the whole sentence, where the format carries one.
+        given_aspects: Terms to judge instead of extracting aspects; None: extract.
+        label: Gold label of the whole text, if the format has one.
         incomplete_gold: True if gold tuples are known to be missing: do not score such a sample.
-        dropped_aspects: How many gold tuples were left out because their polarity is unknown.
-        relocated_aspects: How many had wrong offsets and were found again by search.
-        extra: The other columns of the data, by name. They go into the output and into no prompt.
-        notes: What the reader changed or ignored, in words.
+        dropped_aspects: Number of gold tuples left out because their polarity is unknown.
+        relocated_aspects: Number of gold tuples with wrong offsets that were found by search.
+        extra: The other columns of the data, by name. They are copied to the output, not prompts.
+        notes: Messages about what the reader changed or ignored.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -110,6 +110,6 @@ class Sample(BaseModel):
     def _stands_there(self, aspect: GoldAspect) -> bool:
         if aspect.from_ is None or aspect.to is None:
             return True
-        # A slice may reach past the end of the text and still equal the term.
+        # A slice can reach past the end of the text and still equal the term.
         inside = aspect.to <= len(self.text)
         return inside and self.text[aspect.from_ : aspect.to] == aspect.term

@@ -1,7 +1,6 @@
-"""Settings of a run: what is switched on, with which thresholds, answered by which backend.
+"""The settings of a run: switches, thresholds and the backend.
 
-Every key accepted here does something, except the note `debate.max_rounds`. Reading files is
-`absa.config`'s job.
+Every key has an effect, except the note `debate.max_rounds`. `absa.config` reads the files.
 """
 
 import re
@@ -25,7 +24,7 @@ from absa.schemas.secrets import LOOKS_LIKE_KEY, may_be_key
 from absa.schemas.state import STATE_KEYS
 
 SECOND_READER = "second_reader"
-"""The node that asks the embedded analyser, whoever answers for the others. It costs no call."""
+"""The node that asks the embedded analyser with every backend. It makes no model call."""
 
 MODEL_NODES = (
     "extract",
@@ -45,7 +44,7 @@ MODEL_NODES = (
     "review_c",
     "arbiter",
 )
-"""Nodes that call a model, besides the debate's speakers."""
+"""Nodes that call a model, apart from the debate's speakers."""
 
 RuleName = Literal["Z", "B", "M", "C", "A", "D", "E"]
 
@@ -59,10 +58,10 @@ RULE_NODES = (
     *("compare_stage1", "contested"),
     *("recall", "human_review", "finalize", "remember"),
 )
-"""Nodes that apply rules, besides those of the gate's verdicts (`apply_…`, `skip_…`)."""
+"""Nodes that apply rules, apart from those of the gate's verdicts (`apply_…`, `skip_…`)."""
 
 RESERVED_NAMES = STATE_KEYS | {*MODEL_NODES, *RULE_NODES}
-"""Names a persona may not take: it is a node, and LangGraph refuses the names of state keys."""
+"""Names that a persona cannot have, because nodes or state keys have them."""
 
 MAX_CONCURRENCY = 10_000
 """Calls, or samples, in flight."""
@@ -71,7 +70,7 @@ MAX_CONCURRENCY = 10_000
 Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
-# Far above any use; a slip of the keyboard must not cost a machine or an account.
+# Far above any use. They guard against typing errors.
 Rounds = Annotated[int, Field(strict=True, ge=1, le=100)]
 Votes = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 Examples = Annotated[int, Field(strict=True, ge=0, le=1_000)]
@@ -84,7 +83,7 @@ Temperature = Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=Fals
 
 
 def _refuse_key(text: str) -> str:
-    # Settings are written into every run's manifest. The text itself is not repeated here.
+    # Settings are written to every run's manifest. The message does not show the text.
     if LOOKS_LIKE_KEY.search(text):
         raise ValueError(
             "this looks like a key, and keys do not belong in settings; "
@@ -113,10 +112,10 @@ def _check_base_url(url: str) -> str:
     except ValueError as error:
         raise ValueError(f"not a URL: {error}") from None
     if parts.username or parts.password or parts.query:
-        # Settings are written into every run's manifest. The URL itself is not repeated here.
+        # Settings are written to every run's manifest. The message does not show the URL.
         raise ValueError("credentials and parameters do not belong in a URL; use OPENAI_API_KEY")
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        # A key is typed here now and then: only what looks like an address is repeated.
+        # Users sometimes enter a key here, so only a text that looks like an address is shown.
         is_address = ":" in url and "@" not in url and not may_be_key(url)
         shown = repr(url) if is_address else f"a text of {len(url)} characters"
         raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {shown}")
@@ -124,7 +123,7 @@ def _check_base_url(url: str) -> str:
 
 
 def _check_variable(name: str) -> str:
-    # Not repeated: whoever puts the key itself here must not find it in a message or a manifest.
+    # Not shown: the value can be a key that was entered by mistake.
     if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", name):
         raise ValueError("expected the name of an environment variable, such as OPENAI_API_KEY")
     return name
@@ -162,7 +161,7 @@ PersonaName = Annotated[str, AfterValidator(_check_persona_name)]
 
 
 def _conflict(key: str, why: str) -> PydanticCustomError:
-    """An error about several keys, blamed on `key` (dotted, relative to the model)."""
+    """An error about several keys, reported for `key` (dotted, relative to the model)."""
     return PydanticCustomError("conflict", "{why}", {"key": key, "why": why})
 
 
@@ -171,12 +170,12 @@ def _repeated(names: tuple[str, ...]) -> list[str]:
 
 
 class _Section(BaseModel):
-    # Pydantic's own message would show the value, which may be a key in the wrong place.
+    # Pydantic's own message would show the value, which can be a misplaced key.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Persona(_Section):
-    """A speaker of the debate, as its prompt introduces it."""
+    """A speaker of the debate with the texts of its prompt."""
 
     name: Text
     role: Text
@@ -229,15 +228,15 @@ DEFAULT_PERSONAS: Mapping[str, Mapping[str, Persona]] = {
         ),
     },
 }
-"""The speakers of each debate protocol, in the order in which they speak."""
+"""The speakers of each debate protocol, in their order."""
 
 _DEFAULT_ROUNDS: Mapping[str, int] = {"patch": 1, "persona": 2}
 
 
 class HintWeights(_Section):
-    """How much one proposed edit counts in the override gate, by operation.
+    """The weight of an edit in the override gate, by operation.
 
-    `final_patch` is the weight of a polarity or drop edit that the judge took over.
+    `final_patch` is the weight of a polarity or drop edit in the judge's patch.
     """
 
     set_polarity: Weight = 0.5
@@ -252,7 +251,7 @@ class HintWeights(_Section):
 
 
 class InjectionSettings(_Section):
-    """When memory speaks in the debate: to `cj` and the judge, at two of four signs of deadlock."""
+    """When memory is shown to `cj` and the judge: at two of four signs of deadlock."""
 
     strategy: Literal["during_debate_one_shot"] = "during_debate_one_shot"
     trigger: Literal["deadlock_obs2of4"] = "deadlock_obs2of4"
@@ -260,16 +259,16 @@ class InjectionSettings(_Section):
 
 
 class DebateSettings(_Section):
-    """When the debate is held, who speaks in which order, how often, and with what weight."""
+    """The debate: when it is held, its speakers, order, rounds and weights."""
 
     protocol: DebateProtocol = "patch"
     when: Literal["always", "contested"] = "always"
-    """`contested`: only about texts on which Stage 1 and the embedded analyser differ, or in which
-    the Validator sees a risk; in one round."""
+    """`contested`: only for texts on which Stage 1 and the embedded analyser differ, or for which
+    the Validator reports a risk; in one round."""
     rounds: Rounds = 1
     max_rounds: Rounds | None = None
-    """A note of an experiment's conditions: recorded with the run; `rounds` are held."""
-    # Before `order`, whose check needs it.
+    """A note about the conditions of an experiment. It has no effect; `rounds` has."""
+    # Declared before `order`, whose validator needs it.
     personas: Mapping[PersonaName, Persona] = Field(default_factory=dict)
     order: tuple[str, ...] = tuple(DEFAULT_PERSONAS["patch"])
     hint_weights: HintWeights = HintWeights()
@@ -277,13 +276,13 @@ class DebateSettings(_Section):
 
     @property
     def speakers(self) -> Mapping[str, Persona]:
-        """All known personas by key: the default three, overridden and extended by `personas`."""
+        """All personas by key: the three defaults, changed and extended by `personas`."""
         return {**DEFAULT_PERSONAS[self.protocol], **self.personas}
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in_protocol(cls, value: object) -> object:
-        """Rounds and order are those of the protocol, unless they are given."""
+        """Fill in the protocol's rounds and order if they are not set."""
         if not isinstance(value, Mapping) or value.get("protocol") not in DEFAULT_PERSONAS:
             return value
         protocol = value["protocol"]
@@ -299,7 +298,7 @@ class DebateSettings(_Section):
     @field_validator("personas", mode="before")
     @classmethod
     def _complete_default_personas(cls, value: object, info: ValidationInfo) -> object:
-        """Let a user change one field of a default persona without repeating the others."""
+        """Fill in the other fields of a default persona if a user changes one field."""
         if not isinstance(value, Mapping):
             return value
         default = DEFAULT_PERSONAS[info.data.get("protocol", "patch")]
@@ -316,7 +315,7 @@ class DebateSettings(_Section):
         if not order:
             raise ValueError("must name at least one persona")
         if repeated := _repeated(order):
-            # One node per speaker: two turns in one round would need two nodes.
+            # There is one node per speaker, so a speaker has one turn per round.
             raise ValueError(f"names {', '.join(map(repr, repeated))} more than once")
         if "personas" in info.data:
             default = DEFAULT_PERSONAS[info.data.get("protocol", "patch")]
@@ -328,7 +327,7 @@ class DebateSettings(_Section):
 
 
 class EvWeights(_Section):
-    """Weights of the components of the adoption score; only available ones are averaged."""
+    """Weights of the components of `ev_score`; only available components are averaged."""
 
     debate_support: Weight = 0.4
     validator_resolved: Weight = 0.3
@@ -343,7 +342,7 @@ class EvWeights(_Section):
 
 
 class OverrideSettings(_Section):
-    """Thresholds of the override gate and of adopting Stage 2. The defaults are profile t0."""
+    """Thresholds of the override gate and of adoption. The defaults are profile t0."""
 
     min_total: Weight = 1.6
     min_margin: Weight = 0.8
@@ -356,7 +355,7 @@ class OverrideSettings(_Section):
 
 
 class ModeratorSettings(_Section):
-    """Which of the Moderator's rules are in force; they always run in their own order."""
+    """The Moderator's active rules. They always run in a fixed order."""
 
     rules: tuple[RuleName, ...] = RULE_NAMES
 
@@ -370,16 +369,16 @@ class ModeratorSettings(_Section):
 
 
 class MemorySettings(_Section):
-    """Episodic memory: `silent` recalls and shows nobody, the control for `on`.
+    """Episodic memory. `silent` recalls cases but shows them to no agent, as a control for `on`.
 
-    `store` is where episodes are kept: in this process, in `path` (a folder), or in the PostgreSQL
-    database that the environment variable ABSA_MEMORY_URL names.
+    `store` is the place of the episodes: this process, the folder `path`, or the PostgreSQL
+    database in the environment variable ABSA_MEMORY_URL.
     """
 
     condition: Literal["off", "silent", "on"] = "off"
     store: Literal["memory", "sqlite", "postgres"] = "memory"
     path: str | None = None
-    # Also remember, and recall, cases of a split that is being evaluated.
+    # Also store and recall cases of the evaluated split.
     allow_eval_writes: Flag = False
 
     @field_validator("condition", mode="before")
@@ -396,16 +395,16 @@ class MemorySettings(_Section):
 
 
 class ConflictReviewSettings(_Section):
-    """The conflict-review protocol: what is reviewed, and who decides without a majority."""
+    """The conflict-review protocol: what is reviewed, and the decision without a majority."""
 
     arbiter: Literal["rules", "llm"] = "rules"
-    """Who decides where no two reviewers agree: rules, or a further call."""
+    """What decides if no two reviewers agree: rules, or a further call."""
     flag_single_support: Flag = False
-    """Flag an aspect that only one perspective found, so that the reviewers decide about it."""
+    """Also flag aspects of only one perspective, so that the reviewers decide about them."""
 
 
 class DemoSettings(_Section):
-    """Few-shot demos: how many, from which file, and how they are chosen."""
+    """Few-shot demos: their number, file and selection."""
 
     k: Examples = 0
     path: Text | None = None
@@ -419,21 +418,21 @@ class DemoSettings(_Section):
 
 
 class FolderSettings(_Section):
-    """A folder of your own whose files take the place of the shipped ones of the same name."""
+    """A folder whose files replace the shipped files of the same name."""
 
     dir: Text | None = None
 
 
 class AuxHfSettings(_Section):
-    """A Hugging Face text classifier that is asked after the graph, for metrics only."""
+    """A Hugging Face text classifier that runs after the graph, for metrics only."""
 
     enabled: Flag = False
     checkpoint: Text | None = None
     """A local folder or the name of a model."""
     labels: Mapping[str, str] = Field(default_factory=dict)
-    """What its labels mean, where their names do not say: `LABEL_0: negative`."""
+    """The polarities of its labels, if their names do not show it: `LABEL_0: negative`."""
     candidate_labels: tuple[Text, ...] = ("positive", "negative", "neutral")
-    """What a model trained on entailment chooses from (zero-shot)."""
+    """The labels for a zero-shot (entailment) model."""
     hypothesis_template: Text = "The sentiment of this review is {}."
     """The sentence whose entailment is tested, `{}` for the candidate label."""
 
@@ -459,34 +458,34 @@ class AuxHfSettings(_Section):
 
 
 class VoteSettings(_Section):
-    """The baseline that spends a debate's calls on asking one question several times."""
+    """The voting baseline: one question, asked as many times as a debate makes calls."""
 
     n: Votes | None = None
-    """How many calls; by default as many as the debate would make."""
+    """The number of calls; default: as many as the debate would make."""
     threshold: Confidence = 0.5
-    """The share of the calls that must have found a tuple."""
+    """The minimum share of calls that must contain a tuple."""
     temperature: Temperature = 0.7
 
 
 class SelectiveSettings(_Section):
-    """One call and the embedded analyser; more calls only where the two differ.
+    """One call and the embedded analyser; more calls only if the two differ.
 
     `absa ablate --fit` measures `threshold` and `trust` on labelled data. The defaults were
     measured on recorded answers of three models (`docs/lab-notes/second-opinion.md`).
     """
 
     extra_calls: Votes = 2
-    """How many more calls are made for a text on which the two differ."""
+    """The number of further calls for a text on which the two differ."""
     temperature: Temperature = 0.7
-    """The temperature of these calls."""
+    """The temperature of the further calls."""
     threshold: Confidence = 0.4
-    """A tuple stays if (1 - trust) x share of the calls + trust x probability reaches this."""
+    """A tuple is kept if (1 - trust) x share of calls + trust x probability reaches this."""
     trust: Confidence | None = None
-    """The weight of the analyser. None: 0.62 in a domain that the analyser was trained on and 0.45
-    elsewhere, or 1 where a run finds the model too weak (`alone_below`)."""
+    """The weight of the analyser. None: 0.62 in domains of its training data, 0.45 in others, and 1
+    if a run finds the model too weak (`alone_below`)."""
     sample: Examples = 30
-    """On how many texts of each language and domain a run measures whether the model is too weak;
-    0: it does not."""
+    """The number of texts per language and domain on which a run measures whether the model is too
+    weak; 0: no measurement."""
     alone_below: Confidence = 0.7
     """If the model's estimated F1 is below this share of the analyser's, the analyser decides alone
     and the model is called only once."""
@@ -509,32 +508,32 @@ def _check_categories(value: str | tuple[str, ...] | None) -> str | tuple[str, .
 
 
 class PipelineSettings(_Section):
-    """The decision pipeline. Each `enable_*` takes its nodes out of the compiled graph."""
+    """The decision pipeline. If an `enable_*` is false, its nodes are not in the compiled graph."""
 
     protocol: Literal["debate", "conflict_review", "selective", "single", "vote"] = "debate"
     stage1: Literal["separate", "joint"] = "separate"
-    """Two questions (`ate`, `atsa`) or one joint question (`extract`) find the aspects and their
-    polarities in `protocol: debate`."""
+    """Stage 1 of `protocol: debate` asks two questions (`ate`, `atsa`) or one joint question
+    (`extract`)."""
     enable_validator: Flag = True
     enable_stage2: Flag = True
     enable_debate: Flag = True
     enable_debate_override: Flag = True
     enable_moderator: Flag = True
     categories: Annotated[Text | tuple[Text, ...] | None, AfterValidator(_check_categories)] = None
-    """The categories that a tuple may have: a list, a shipped set (restaurants, laptops, hotels,
-    products: NIKL's entity#attribute), or `from_data`, those of the data's gold. None: tuples have
-    no categories."""
+    """The category set: a list, a shipped set (restaurants, laptops, hotels, products: NIKL's
+    entity#attribute), or `from_data` for the categories of the data's gold. None: no categories."""
     max_text_chars: Positive = 100_000
-    """The longest text in characters. A longer one is refused; in a batch it fails alone."""
+    """The maximum length of a text in characters. A longer text is an error; in a batch only that
+    text fails."""
     min_name_probability: Confidence = 0.4
-    """How likely a model must have held the name of an aspect that it lists, where its server tells
-    the probabilities of tokens; `protocol: vote` counts answers instead."""
+    """The minimum token probability of an aspect's name, if the server returns token probabilities.
+    `protocol: vote` counts answers instead."""
     debate: DebateSettings = DebateSettings()
     override_profile: Literal["t0", "t1", "t2"] = "t0"
-    """Where the values of `debate_override` that were not given explicitly come from.
+    """The profile that provides missing values of `debate_override`.
 
-    `absa.config.load_settings` fills them in. A model built directly in Python has t0's values
-    whatever stands here: it cannot read the file of profiles.
+    `absa.config.load_settings` fills them in. Settings built directly in Python always have t0's
+    values, because the model does not read the file of profiles.
     """
     debate_override: OverrideSettings = OverrideSettings()
     moderator: ModeratorSettings = ModeratorSettings()
@@ -543,8 +542,8 @@ class PipelineSettings(_Section):
     memory: MemorySettings = MemorySettings()
     conflict_review: ConflictReviewSettings = ConflictReviewSettings()
     human_review: Literal["off", "on_conflict", "always"] = "off"
-    """Whether a person is asked before the result is final: where the agents left a doubt, or
-    about every text."""
+    """Whether a person is asked before the result is final: never, for doubtful texts, or for every
+    text."""
 
     @field_validator("human_review", mode="before")
     @classmethod
@@ -554,7 +553,7 @@ class PipelineSettings(_Section):
 
     @property
     def debates_contested(self) -> bool:
-        """Whether a debate is held only where Stage 1 and the embedded analyser differ."""
+        """Whether only texts on which Stage 1 and the embedded analyser differ are debated."""
         return self.enable_debate and self.debate.when == "contested"
 
     @property
@@ -566,7 +565,7 @@ class PipelineSettings(_Section):
 
     @property
     def debate_calls(self) -> int:
-        """How many calls the debate makes with these settings."""
+        """The number of calls of the debate with these settings."""
         stage1 = (1 if self.stage1 == "joint" else 2) + self.enable_validator
         debate = self.debate.rounds * len(self.debate.order) + 1 if self.enable_debate else 0
         stage2 = 2 + self.enable_validator if self.enable_stage2 else 0
@@ -574,14 +573,14 @@ class PipelineSettings(_Section):
 
     @property
     def vote_calls(self) -> int:
-        """How many times the joint question is asked: once, or as often as a vote needs."""
+        """The number of joint calls: one, or those of a vote."""
         if self.protocol in ("single", "selective"):
             return 1
         return self.vote.n if self.vote.n is not None else self.debate_calls
 
 
 class RoleSettings(_Section):
-    """What one node asks its model with; None takes the backend's own value."""
+    """Model, server and parameters of one node; None means the backend's value."""
 
     model: Text | None = None
     base_url: BaseUrl | None = None
@@ -593,7 +592,7 @@ class RoleSettings(_Section):
 
 
 class BackendSettings(_Section):
-    """Who answers the nodes. Settings say where a key is to be found, never the key."""
+    """The backend. Settings name the place of an API key, never the key itself."""
 
     kind: Literal["offline", "openai", "replay"] = "offline"
     model: Text | None = None
@@ -601,42 +600,42 @@ class BackendSettings(_Section):
     temperature: Temperature = 0.0
     seed: Seed = 0
     max_tokens: Positive | None = None
-    """The longest answer, in tokens; None leaves it to the server."""
+    """The maximum length of an answer in tokens; None: the server's default."""
     api_key_env: Variable = "OPENAI_API_KEY"
-    """The environment variable that holds the key."""
+    """The environment variable with the API key."""
     api_key_keyring: KeyringEntry | None = None
-    """Where the keyring has it: service/name."""
+    """The keyring entry of the API key: service/name."""
     timeout_s: Seconds = 60.0
     max_retries: Retries = 5
     max_concurrency: Parallel = 16
     requests_per_second: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = (
         None
     )
-    """A limit of the server, kept at the client; None for none."""
+    """A rate limit, enforced by the client; None: unlimited."""
     allow_redirects: Flag = False
-    """Whether texts may be sent on to another server than that of `base_url`."""
+    """Whether texts may be sent to another server than `base_url` after a redirect."""
     path: Text | None = None
     """The recorded run that `replay` reads."""
     trust_model: Flag = False
-    """Whether `offline` takes a model folder without a manifest, or with files that differ from
-    theirs. What reads a model is native code: only for a folder whose maker you trust."""
+    """Whether `offline` accepts a model folder whose manifest is missing or does not match. Native
+    code reads the files, so use it only for folders from a source that you trust."""
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict)
 
     @property
     def models(self) -> frozenset[str]:
-        """The models that may be asked."""
+        """The models that can be called."""
         roles = (role.model for node, role in self.roles.items() if node != SECOND_READER)
         return frozenset(model for model in (self.model, *roles) if model)
 
     def role(self, node: str) -> RoleSettings:
-        """What a node asks with: its own values where given, else the backend's."""
+        """The effective values of a node: its own, else the backend's."""
         own = self.roles.get(node, RoleSettings())
         names = ("model", "base_url", "temperature", "seed", "max_tokens")
         shared = {name: getattr(self, name) for name in names if getattr(own, name) is None}
         return RoleSettings(**{**own.model_dump(), **shared, **self._key_of(own)})
 
     def _key_of(self, own: RoleSettings) -> dict[str, str | None]:
-        """Where a role's key is: a key goes to the server it was named for and to no other."""
+        """The place of a role's key. A key is sent only to the server that it was set for."""
         if own.api_key_env or own.api_key_keyring:
             source: RoleSettings | BackendSettings = own
         elif own.base_url in (None, self.base_url):
@@ -664,12 +663,12 @@ class Settings(_Section):
     backend: BackendSettings = BackendSettings()
     aux_hf: AuxHfSettings = AuxHfSettings()
     wiring: WiringName | None = None
-    """A function of your own, `module:function`, from these settings to a `Wiring`."""
+    """Your function, `module:function`, that returns a `Wiring` for these settings."""
 
     @model_validator(mode="before")
     @classmethod
     def _take_categories(cls, value: object) -> object:
-        """`categories` may stand at the top too."""
+        """Accept `categories` at the top level, too."""
         if not isinstance(value, Mapping) or "categories" not in value:
             return value
         pipeline = value.get("pipeline", {})
@@ -692,7 +691,7 @@ class Settings(_Section):
 
     @model_validator(mode="after")
     def _check_roles(self) -> Self:
-        if self.wiring is not None:  # it may add agents
+        if self.wiring is not None:  # the function can add agents
             return self
         known = {*MODEL_NODES, *self.pipeline.debate.speakers}
         if unknown := [node for node in self.backend.roles if node not in known]:

@@ -1,7 +1,7 @@
-"""The graph's state: a narrow input, a narrow output, and what passes between the nodes.
+"""The graph's state: a narrow input, a narrow output, and the keys that nodes share.
 
-LangGraph refuses a node that has the name of a state key. Hence the key `ate_answer` for the answer
-of the node `ate`.
+LangGraph does not allow a node with the name of a state key. So the answer of the node `ate` has
+the key `ate_answer`.
 
 `State` is the only list of the keys. What `intake` resets (`blank_state`), the keys that one graph
 carries (`state_schema`) and the names that a node may not have (`STATE_KEYS`) are derived from it.
@@ -57,19 +57,19 @@ from absa.schemas.records import (
 
 
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """For what parallel nodes write, by key: the same update twice is the same state."""
+    """Reducer for keys that parallel nodes write. Applying an update twice changes nothing."""
     return {**old, **new}
 
 
 @dataclass(frozen=True)
 class Initially:
-    """The value of a key at the beginning of a text, where its type does not imply one."""
+    """The initial value of a key, if its type does not imply one."""
 
     value: Any
 
 
 class InputState(TypedDict):
-    """What a user gives."""
+    """The input of every graph."""
 
     text: str
     uid: NotRequired[str]
@@ -80,29 +80,29 @@ class InputState(TypedDict):
 
 
 class MemoryInputState(InputState):
-    """What a user gives to a graph with memory."""
+    """The input of a graph with memory."""
 
-    # The part of a data set that the text belongs to: memory keeps them apart.
+    # The split of the text. Memory separates the splits.
     split: NotRequired[str | None]
-    # What memory held when a recorded run is decided again.
+    # In a replay: the recorded recall.
     memory_recall: NotRequired[Recall | None]
 
 
 class ReaderInputState(InputState):
-    """What a user gives to a graph with a second reader."""
+    """The input of a graph with a second reader."""
 
-    # The weight of the embedded analyser that a run has measured; None: not measured.
+    # The measured weight of the embedded analyser; None: not measured.
     reader_trust: NotRequired[float | None]
 
 
 class OutputState(TypedDict):
-    """What a user gets."""
+    """The output of every graph."""
 
     output: FinalOutput
 
 
 class FinishUpdate(OutputState):
-    """The output; what was given for this text is not kept for the next one on the thread."""
+    """The output. The input is reset for the next text on the thread."""
 
     uid: None
     lang: None
@@ -113,14 +113,14 @@ class FinishUpdate(OutputState):
 
 
 class State(TypedDict, total=False):
-    """Everything the nodes share about one text."""
+    """All values that nodes share about one text."""
 
     text: str
     uid: str
     lang: str
     domain: str | None
     demos: list[dict[str, Any]]
-    # The user's own aspects, to be judged as they are; None: find them
+    # The given aspects; None: extract aspects
     given_aspects: list[str] | None
     split: str | None
     calls: Annotated[dict[str, CallRecord], merge]
@@ -130,7 +130,7 @@ class State(TypedDict, total=False):
     validator_answer: ValidatorAnswer | None
     stage1_result: StageResult
     stage1_validation: ValidatorAnswer
-    # Baselines: the joint answers by number, and the number of the call that is made
+    # Baselines: the joint answers by number, and the number of the current call
     extract_answers: Annotated[dict[str, ExtractAnswer], merge]
     call_number: int
     # The embedded analyser beside the model
@@ -142,7 +142,7 @@ class State(TypedDict, total=False):
     contest: Contest
     contested_tuples: list[ContestedTuple]
     debate_skipped: str | None
-    # Memory: what it holds for this case, and the calls that were shown it
+    # Memory: the recalled cases, and the calls that saw them
     memory_recall: Recall | None
     memory_injections: list[str]
     # Debate
@@ -158,7 +158,7 @@ class State(TypedDict, total=False):
     # Override gate
     gate_verdicts: list[GateRecord]
     gate_outcomes: Annotated[dict[str, GateOutcome], merge]
-    # Conflict review: answers by agent, and what the rules made of them
+    # Conflict review: answers by agent, and the results of the rules
     triplet_answers: Annotated[dict[str, TripletsAnswer], merge]
     candidates: list[Candidate]
     conflict_flags: list[ConflictFlag]
@@ -167,14 +167,14 @@ class State(TypedDict, total=False):
     review_actions: list[ReviewAction]
     discarded_actions: list[DiscardedAction]
     arbiter_actions: list[ArbiterAction]
-    # Decision. The first value of `adoption` stands if Stage 2 is switched off.
+    # Decision. The initial value of `adoption` is final if Stage 2 is switched off.
     adoption: Annotated[Adoption, Initially(Adoption(decision="not_adopted", reason="low_signal"))]
     moderation: ModeratorOutput | None
-    # The decisions of a person, or that a person is still to be asked
+    # The decisions of a person, or a pending question
     human_answer: HumanReview | None
-    # Answers of agents that a user added, by node
+    # Answers of a user's own agents, by node
     answers: Annotated[dict[str, Any], merge]
-    # Those of them that the debate's speakers see
+    # The subset that the debate's speakers see
     shared_answers: Annotated[dict[str, Any], merge]
     counts: dict[str, Counts]
     output: FinalOutput
@@ -183,7 +183,7 @@ class State(TypedDict, total=False):
 STATE_KEYS = frozenset(get_type_hints(State))
 _INPUT_KEYS = frozenset(get_type_hints(MemoryInputState)) | {"reader_trust"}
 
-# Keys that only graphs with one of these nodes carry.
+# Keys that exist only in graphs with one of these nodes.
 _ONLY_WITH: Mapping[str, frozenset[str]] = {
     "human_review": frozenset({"human_answer"}),
     "recall": frozenset({"split", "memory_recall", "memory_injections"}),
@@ -204,10 +204,10 @@ NEVER_WRITTEN = "never_written"
 
 
 def state_schema(nodes: Iterable[str], own: Mapping[str, Any], *, with_answers: bool) -> type[Any]:
-    """The state of a graph with these nodes, and with the keys that a user's nodes declare.
+    """The state schema of a graph with these nodes and the keys of a user's nodes.
 
-    LangGraph walks every key of the state at every step. A graph without the keys of the other
-    protocols is a tenth faster.
+    LangGraph processes every key at every step. Without the keys of other protocols a graph is 10 %
+    faster.
     """
     absent = frozenset[str]().union(*(_ONLY_WITH[node] for node in _ONLY_WITH.keys() - set(nodes)))
     if not with_answers:
@@ -220,10 +220,10 @@ def state_schema(nodes: Iterable[str], own: Mapping[str, Any], *, with_answers: 
 
 
 def blank_state(keys: Iterable[str]) -> dict[str, Any]:
-    """What `intake` writes so that a thread can be used for one text after another.
+    """The reset that `intake` writes, so that a thread can be used for several texts.
 
-    A key that holds a list, a dictionary or an optional value becomes empty. A bare model is always
-    written before it is read. The user's input stays.
+    Lists, dictionaries and optional values become empty. Other models are always written before
+    they are read. The user's input stays.
     """
     blanks = _blanks()
     return {key: blanks[key] for key in keys if key in blanks}
@@ -242,7 +242,7 @@ _WRITTEN_FIRST = object()
 def _blank(hint: Any) -> Any:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        # `merge` would keep what the text before left in the dictionary.
+        # `merge` would keep the entries of the previous text.
         return Overwrite({}) if merge in parts else next(p.value for p in parts[1:])
     if origin in (list, dict):
         return origin()
@@ -258,7 +258,7 @@ class IntakeUpdate(TypedDict):
     domain: str | None
     demos: list[dict[str, Any]]
     given_aspects: list[str] | None
-    # Only graphs with memory take these over.
+    # Only in graphs with memory.
     split: str | None
     memory_recall: Recall | None
 
@@ -272,13 +272,13 @@ class Stage1Update(TypedDict):
 
 
 class CompareUpdate(Stage1Update):
-    """The first call's result beside what the second reader saw."""
+    """The comparison of the first call and the second reader."""
 
     second_opinion: SecondOpinion
 
 
 class FuseUpdate(TypedDict):
-    """The calls and the second reader taken together."""
+    """The fusion of the calls and the second reader."""
 
     fused_result: StageResult
     second_opinion: SecondOpinion
@@ -286,19 +286,19 @@ class FuseUpdate(TypedDict):
 
 
 class CompareStage1Update(TypedDict):
-    """Stage 1 beside the second reader."""
+    """The comparison of Stage 1 and the second reader."""
 
     contest: Contest
 
 
 class ContestedUpdate(TypedDict):
-    """What the debate is about."""
+    """The contested tuples of the debate."""
 
     contested_tuples: list[ContestedTuple]
 
 
 class SkipUpdate(TypedDict):
-    """Why no debate is held."""
+    """The reason why no debate is held."""
 
     debate_skipped: str
 
@@ -325,7 +325,7 @@ class GateUpdate(TypedDict):
 
 
 class OutcomeUpdate(TypedDict):
-    """Verdicts on record or carried out, by aspect."""
+    """Recorded and applied verdicts, by aspect."""
 
     gate_outcomes: dict[str, GateOutcome]
 
@@ -339,7 +339,7 @@ class AdoptUpdate(TypedDict):
 
 
 class CandidatesUpdate(TypedDict):
-    """All triplets, numbered, and what is in doubt about them."""
+    """All triplets, numbered, with their flags and risks."""
 
     candidates: list[Candidate]
     conflict_flags: list[ConflictFlag]
@@ -348,7 +348,7 @@ class CandidatesUpdate(TypedDict):
 
 
 class ArbiterUpdate(TypedDict):
-    """The reviews that count, and one action for each flagged tuple."""
+    """The valid reviews, and one action for each flagged tuple."""
 
     review_actions: list[ReviewAction]
     discarded_actions: list[DiscardedAction]
@@ -364,7 +364,7 @@ class ModeratorUpdate(TypedDict):
 
 
 class HumanUpdate(TypedDict):
-    """The decisions of a person, or that a person is still to be asked."""
+    """The decisions of a person, or a pending question."""
 
     human_answer: HumanReview
 
@@ -376,7 +376,7 @@ class RecallUpdate(TypedDict):
 
 
 class RememberUpdate(TypedDict):
-    """What was recalled for this text is not kept for the next one on the thread."""
+    """Resets the recalled cases for the next text on the thread."""
 
     memory_recall: None
     split: None

@@ -28,21 +28,21 @@ Verdict = Literal[
 
 
 class VerdictFacts(NamedTuple):
-    """What is written about one verdict. Braces are numbers of the gate's record."""
+    """The texts about one verdict. Braces are fields of the gate's record."""
 
-    # Its row in the table of `docs/explanation/agents.md`: the place at which the gate asks.
+    # Its row in the table of `docs/explanation/agents.md`: the order of the gate's checks.
     row: str
-    # When the gate gives this verdict.
+    # The condition of the verdict.
     condition: str
     # For bars, filters and headings.
     name: str
-    # Why one aspect got it.
+    # The reason for one aspect.
     reason: str
-    # What it means that the gate did not stop here.
+    # What is true if the gate passed this check.
     passed: str
-    # The fields of `debate_override_stats` that count it.
+    # The field of `debate_override_stats` that counts it.
     counted_in: tuple[str, ...]
-    # Integrity check S3: why the debate's tuples may not be the final ones.
+    # Integrity check S3: an allowed reason why the debate's tuples are not the final ones.
     ev_reason: str | None = None
 
 
@@ -65,7 +65,7 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "no positive or negative hint",
         "Nothing positive or negative said",
         "the debate said nothing positive or negative about it",
-        "somebody said positive or negative",
+        "there is a positive or negative hint",
         ("skipped_neutral_only", "skipped_low_signal"),
     ),
     "no_evidence_span": VerdictFacts(
@@ -117,7 +117,7 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "8",
         "a negation, contrast, mismatch or irony risk",
         "Structural risk, gate is conservative",
-        "the Validator saw a risk ({risks}), and there the gate lets nothing pass",
+        "the Validator saw a risk ({risks}), and then the gate allows no override",
         "no structural risk stands in the way",
         _CONFLICT,
         "conflict",
@@ -179,16 +179,16 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "`min_margin`",
         "Override: tuple dropped",
         "the debate asked for a drop (weight {drop})",
-        "the debate does not ask for a drop loudly enough ({drop})",
+        "the weight of the drops is too low ({drop})",
         _APPLIED,
     ),
 }
 # The type of its correction in the log.
 CONFIRM = "debate_override_confirm"
-# The reason of `action_ambiguity` where the debate was not divided.
+# The reason of `action_ambiguity` if the debate was not divided.
 REMOVED_BY_REVIEW = "a review removed it or its sentiment, so the agents disagree about what to do"
 
-# Verdicts that change a tuple, that raise a confidence only, and that change nothing.
+# Verdicts that change a tuple, that only raise a confidence, and that change nothing.
 OVERRIDES = tuple(code for code, facts in VERDICTS.items() if facts.counted_in == _APPLIED)
 CONFIRMS = tuple(code for code, facts in VERDICTS.items() if facts.counted_in == _CONFIRMED)
 SKIPS = tuple(code for code in VERDICTS if code not in (*OVERRIDES, *CONFIRMS))

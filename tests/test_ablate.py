@@ -197,8 +197,8 @@ def test_verdict_table(single: Any, vote: Any, calls: float, expected: tuple[str
         assert "no difference shown at this size" in found.sentence
     elif found.word != "cannot_say":
         assert f"The debate (default) {found.word}." in found.sentence
-    assert ("nothing can be said against a single call" in found.sentence) == (single is None)
-    assert ("what the same calls could have bought" in found.sentence) == (vote is None)
+    assert ("there is no comparison with one" in found.sentence) == (single is None)
+    assert ("cannot be compared at equal cost" in found.sentence) == (vote is None)
     assert "debate 10 calls, $0.00300" in found.sentence
     unequal = any("not at equal cost" in note for note in found.notes)
     assert unequal == (vote is not None and calls != 10)
@@ -218,7 +218,7 @@ def test_verdict_says_when_strict_and_overlap_disagree_and_when_correction_decid
 def test_configurations_are_named_by_stem_and_refused_twice(tmp_path: Path) -> None:
     (tmp_path / "default.yaml").write_text("pipeline: {enable_debate: false}\n")
     assert [c.name for c in load(DEFAULT_NAMES, {})] == list(DEFAULT_NAMES)
-    with pytest.raises(AblationError, match="two configurations are called 'default'"):
+    with pytest.raises(AblationError, match="two configurations have the name 'default'"):
         load(["default", str(tmp_path / "default.yaml")], {})
     with pytest.raises(AblationError, match="default and abl_no_validator have the same settings"):
         load(["default", "abl_no_validator"], {"pipeline.enable_validator": False})
@@ -241,7 +241,7 @@ def test_roles_by_name_and_by_protocol() -> None:
     assert roles(chosen[:3]) == Roles("override_t1", None, "baseline_vote")
     assert roles(chosen, "baseline_vote").vote is None
     assert roles(chosen, single="abl_no_debate").single == "abl_no_debate"
-    with pytest.raises(AblationError, match="no configuration holds a debate"):
+    with pytest.raises(AblationError, match="no configuration has a debate"):
         roles([chosen[0], chosen[2]])
     with pytest.raises(AblationError, match="--vote nobody: not among"):
         roles(chosen, vote="nobody")
@@ -408,7 +408,7 @@ def test_command_writes_everything(offline: Path, capsys: pytest.CaptureFixture[
     assert found["verdict"]["sentence"] in verdict
     assert "10 calls" in verdict
     assert WARNING in (offline / "sweep.md").read_text(encoding="utf-8")
-    assert any("gave the same answer in every sample" in note for note in found["notes"])
+    assert any("in every sample all calls gave the same answer" in note for note in found["notes"])
 
 
 def test_scores_are_those_of_evaluate(offline: Path) -> None:
@@ -482,7 +482,7 @@ def test_sweep_through_langgraph_finds_the_same_and_says_so(
 def test_sweep_refuses_what_changes_the_questions(offline: Path) -> None:
     """Even where the list of keys did not see it coming."""
     order = Point("order", {"pipeline.debate.order": ["cj", "tan", "epm"]})
-    with pytest.raises(AblationError, match="#0 is asked something else"):
+    with pytest.raises(AblationError, match="#0 gets another prompt"):
         sweep(offline / "default", [order], resamples=100)
     more = Point("rounds", {"pipeline.debate.rounds": 2})
     with pytest.raises(AblationError, match="needs new answers: epm"):
@@ -503,10 +503,10 @@ def test_sweep_of_a_recorded_run_needs_no_data(
     ("args", "why"),
     [
         (["--out", "x"], "DATA is missing"),
-        (["--out", "x", "--from", "run"], "give --sweep or --replay-variants"),
+        (["--out", "x", "--from", "run"], "needs --sweep or --replay-variants"),
         (["DATA", "--out", "x", "--configs", "default", "default"], "two configurations"),
         (["DATA", "--out", "x", "--sweep", "pipeline.debate.rounds=1:2:1"], "needs new answers"),
-        (["DATA", "--out", "x", "--configs", "baseline_vote"], "no configuration holds a debate"),
+        (["DATA", "--out", "x", "--configs", "baseline_vote"], "no configuration has a debate"),
         (["BARE", "--out", "x"], "fewer than two samples have gold aspects"),
     ],
 )
@@ -616,7 +616,7 @@ def test_six_configurations_pay_for_equal_calls_once(
     assert not server.requests
     again = found_in(tmp_path / "again")
     assert again["configurations"][0]["cost"]["per_sample"]["cost_usd"] is None
-    assert "paid for by an earlier run" in " ".join(again["notes"])
+    assert "an earlier run paid for" in " ".join(again["notes"])
     own = ["ablate", str(data), "--out", str(tmp_path / "own"), *asking(server), "--own-cache"]
     assert absa([*own, "--configs", "default", "abl_no_stage2"]) == 0
     assert (tmp_path / "own" / "answers.db").is_file()

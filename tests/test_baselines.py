@@ -8,7 +8,7 @@ from absa import load_settings
 from absa.api import build_graph
 from absa.graph import build
 from absa.nodes.language import language
-from absa.nodes.names import thing_named
+from absa.nodes.names import cleaned_name
 from absa.nodes.polarity import PolarityCounter
 from absa.nodes.vote import majority, read_extraction
 from absa.schemas.answers import ExtractAnswer, ExtractedTuple
@@ -95,13 +95,13 @@ def pairs(output) -> set[tuple[str, str]]:
 def test_a_judgement_is_not_part_of_the_name(name, evidence, thing):
     item = {"aspect_term": name, "evidence": evidence, "polarity": "positive"}
     lang = language("ko" if name and "가" <= name[0] <= "힣" else "en")
-    assert thing_named(ExtractedTuple.model_validate(item), lang) == thing
+    assert cleaned_name(ExtractedTuple.model_validate(item), lang) == thing
 
 
 @pytest.mark.parametrize("neutral", ["neutral", "Neutral", "neu"])
 def test_what_is_only_mentioned_may_be_its_own_evidence(neutral):
     item = {"aspect_term": "menu", "evidence": "menu", "polarity": neutral}
-    assert thing_named(ExtractedTuple.model_validate(item), EN) == "menu"
+    assert cleaned_name(ExtractedTuple.model_validate(item), EN) == "menu"
 
 
 def test_a_sentiment_follows_the_name_and_one_about_nothing_is_kept_apart():

@@ -55,7 +55,7 @@ def test_rows_that_are_appended_are_left_for_another_run(
     report = go(replace(plan, seeds=seeds), writer)
     expected = [f"u{n}" for n in range(6) for _ in seeds or (0,)]
     assert (report.status, report.total, uids(plan)) == ("finished", len(expected), expected)
-    assert "has grown while the run was reading it" in report.notes[0]
+    assert "has grown during the run" in report.notes[0]
     assert manifest(plan)["data"]["bytes"] == size
     with pytest.raises(RunMismatch, match=f"head -c {size} {plan.data}") as refused:
         go(plan)
@@ -78,7 +78,7 @@ def test_a_file_that_was_changed_ends_the_run_and_the_old_file_continues_it(
         "cut": lambda: os.truncate(plan.data, 10),
         "removed": plan.data.unlink,
     }
-    with pytest.raises(RunError, match=r"data\.jsonl was changed while .* Put the old file back"):
+    with pytest.raises(RunError, match=r"data\.jsonl was changed while .* Restore the old file"):
         go(plan, Writer("u1", changes[way]))
     plan.data.write_bytes(old)
     assert go(plan).exit_code == 0

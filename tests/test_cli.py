@@ -559,7 +559,7 @@ def test_skips_of_the_gate_are_explained_with_their_numbers(text: str) -> None:
         "no override: the debate said nothing positive or negative about it"
     )
     assert gate_line(text, **LOUD, validator=validator(risk("NEGATION_SCOPE"))).endswith(
-        "the Validator saw a risk (negation scope), and there the gate lets nothing pass"
+        "the Validator saw a risk (negation scope), and then the gate allows no override"
     )
     assert gate_line(text, **LOUD, atsa_review=atsa_review(("food", "drop"))).endswith(
         "a review removed it or its sentiment, so the agents disagree about what to do"
@@ -618,10 +618,9 @@ def test_refused_reviews_are_explained(text: str) -> None:
     assert events(output) == [
         "refused: food: the Validator wanted to flip its polarity, but a neutral has no opposite",
         "refused: tea: ATE's review wanted to add it, but it is not in the text",
-        "refused: menu: ATE's review wanted to drop it, but there is no such aspect or sentiment",
-        "refused: food: ATSA's review wanted to add it, but the aspect has a sentiment already",
-        "refused: food: ATSA's review wanted to flip its polarity, "
-        "but the polarity it names is none",
+        "refused: menu: ATE's review wanted to drop it, but the aspect or sentiment does not exist",
+        "refused: food: ATSA's review wanted to add it, but the aspect already has a sentiment",
+        "refused: food: ATSA's review wanted to flip its polarity, but its polarity is not valid",
         "refused: ate_review: aspects discarded: reviews only; "
         "a review may not replace Stage 1's list",
     ]
@@ -709,7 +708,7 @@ def test_the_rules_are_explained_with_and_without_a_moderator(text: str) -> None
     given = said(ate=ate("food"), atsa=atsa(("food", "negative", "bad", 0.9)))
     assert show.rules(decide(text, given, lang="en")) == "Stage 1's label; no rule changed it"
     alone = decide(text, given, pipeline(enable_moderator=False), lang="en")
-    assert show.rules(alone) == "there is no Moderator; the label is summed up from the aspects"
+    assert show.rules(alone) == "no Moderator: the label is the aggregate of the aspects"
 
 
 def test_a_reason_without_a_sentence_is_shown_as_it_is(overridden: FinalOutput) -> None:

@@ -284,7 +284,7 @@ def test_what_became_of_a_tuple_is_told_in_words(good: Path) -> None:
         "refused 가격: kept as positive, marked as uncertain: no two reviewers agreed"
     ]
     assert told(made["kept"])[1] == (
-        "refused reviewer C: DROP of t0 was discarded, that tuple was not under review"
+        "refused reviewer C: DROP of t0 was discarded, the tuple was not flagged for review"
     )
 
 

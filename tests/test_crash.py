@@ -344,7 +344,7 @@ def test_full_disk_ends_with_a_message_and_the_next_start_finishes(
     start = Fork(server, tmp_path, f"full-{how}-{room}", *args, file_size=room)
     assert start.wait() == 1
     assert "check that there is space" in start.said()
-    assert "the same command goes on from there" in start.said()
+    assert "repeat the command to continue" in start.said()
     assert "Traceback" not in start.said()
     assert not list(out.glob("*.part"))
 

@@ -321,13 +321,13 @@ def test_job_names_no_key_and_other_versions_are_refused_by_name(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--scheduler", "tcp://x:1"], "are for --engine dask"),
-        (["--workers", "2"], "are for --engine dask"),
+        (["--scheduler", "tcp://x:1"], "need --engine dask"),
+        (["--workers", "2"], "need --engine dask"),
         (["--engine", "dask", "--workers", "2", "--scheduler", "x"], "starts workers here"),
-        (["--engine", "dask", "--config", "memory_on"], "has no episodic memory"),
+        (["--engine", "dask", "--config", "memory_on"], "does not support episodic memory"),
         (
             ["--engine", "dask", "--set", "backend.kind=replay", "--set", "backend.path=x"],
-            "need --engine local",
+            "use --engine local",
         ),
     ],
 )

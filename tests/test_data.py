@@ -312,7 +312,7 @@ def test_tsv_stray_quotes_swallow_nothing(tmp_path: Path) -> None:
 def test_csv_unclosed_quote_costs_its_line_only(tmp_path: Path) -> None:
     rows = "".join(f"row {n}\n" for n in range(1200))
     samples, bad = split(written(tmp_path, "a.csv", f'text\n"never closed\n{rows}'))
-    assert [(b.line, b.reason) for b in bad] == [(2, "a quote is opened and not closed.")]
+    assert [(b.line, b.reason) for b in bad] == [(2, "a quote is opened but not closed.")]
     assert len(samples) == 1200
 
 
@@ -328,7 +328,7 @@ def test_csv_stray_quotes_on_every_line_cost_each_line_once(tmp_path: Path) -> N
         ("a,b,c", "the line has 3 cells, the header 2."),
         ("a", "the line has 1 cells, the header 2."),
         ('"a"b,c', "not valid CSV"),
-        (",[]", "no text"),
+        (",[]", "text is missing"),
         ("a,[1", "not valid JSON"),
         ("a,{}", "aspects is not a list"),
     ],
@@ -343,7 +343,7 @@ def test_csv_bad_row(row: str, reason: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
-        ("a,b\n1,2\n", None, "there are: a, b"),
+        ("a,b\n1,2\n", None, "columns are: a, b"),
         ("text,b\n1,2\n", {"text": "c"}, "no column c"),
         ("text,b\n1,2\n", {"txt": "b"}, "Fields are: "),
         ("text,Text\n1,2\n", None, "two columns are named text"),
@@ -371,23 +371,23 @@ def one_aspect(**aspect: object) -> str:
         ('{"text": "brok', "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
         ('["a"]', "not a JSON object"),
-        ('{"uid": "a"}', "no text"),
-        ('{"text": "  "}', "no text"),
-        ('{"text": null}', "no text"),
+        ('{"uid": "a"}', "text is missing"),
+        ('{"text": "  "}', "text is missing"),
+        ('{"text": null}', "text is missing"),
         ('{"text": 5}', "text is a number"),
         ('{"text": ["a"]}', "text is a list"),
         ('{"text": "half \\ud83d"}', "lone surrogate"),
         ('{"text": "a", "uid": true}', "uid is true/false"),
         ('{"text": "a", "uid": "\\udc00"}', "lone surrogate"),
-        ('{"text": "a", "lang": "../ko"}', "no language code"),
+        ('{"text": "a", "lang": "../ko"}', "not a language code"),
         ('{"text": "a", "domain": {}}', "domain is an object"),
         ('{"text": "a", "aspects": {}}', "aspects is not a list"),
         ('{"text": "a", "aspects": ["b"]}', "an aspect is not an object"),
         ('{"text": "a", "aspcts": []}', "unknown key aspcts"),
         (one_aspect(term="bar", polariy="positive"), "unknown key polariy"),
         (one_aspect(term="food", **{"from": 0, "to": 4}, polarity="neg"), "more than once"),
-        (one_aspect(term="wine", **{"from": 0, "to": 4}, polarity="neg"), "does not stand"),
-        (one_aspect(term="wine", polarity="neg"), "does not stand"),
+        (one_aspect(term="wine", **{"from": 0, "to": 4}, polarity="neg"), "does not occur"),
+        (one_aspect(term="wine", polarity="neg"), "does not occur"),
         (one_aspect(term="bar", **{"from": 25}, polarity="neg"), "only one of from and to"),
         (one_aspect(term="bar", **{"from": "25", "to": 28}, polarity="neg"), "from is a string"),
         (one_aspect(term="bar", **{"from": 25.0, "to": 28}, polarity="neg"), "from is a number"),
@@ -461,7 +461,7 @@ def test_cut_gzip_gives_what_can_be_read_and_says_so(tmp_path: Path) -> None:
     packed = gzip.compress(rows.encode(), mtime=0)
     samples, bad = split(written(tmp_path, "a.jsonl.gz", packed[: len(packed) * 3 // 4]))
     assert 0 < len(samples) < 5000
-    assert "cannot be read any further" in bad[-1].reason
+    assert "cannot be read beyond this line" in bad[-1].reason
     assert bad[-1].line == len(samples) + 1
 
 
@@ -488,26 +488,26 @@ def test_endless_line_is_a_bad_line_and_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("format", "line", "reason"),
     [
-        ("aste", "no separator", "no ####"),
-        ("aste", "a b####[([0], [1], 'POS')", "no list"),
-        ("aste", "a b####5", "no list"),
-        ("aste", "a b####__import__('os')", "no list"),
-        ("aste", "a b####" + "[" * 5000, "no list"),
-        ("aste", "a b####[([0], 'POS')]", "another shape"),
+        ("aste", "no separator", "not contain ####"),
+        ("aste", "a b####[([0], [1], 'POS')", "not a list"),
+        ("aste", "a b####5", "not a list"),
+        ("aste", "a b####__import__('os')", "not a list"),
+        ("aste", "a b####" + "[" * 5000, "not a list"),
+        ("aste", "a b####[([0], 'POS')]", "the expected form"),
         ("aste", "a b####[([0], [2], 'POS')]", "word 2 is not in a sentence of 2 words"),
         ("aste", "a b####[([-1], [0], 'POS')]", "word -1"),
-        ("aste", "a b####[([], [0], 'POS')]", "no list of word numbers"),
-        ("aste", "a b####[(['0'], [0], 'POS')]", "no list of word numbers"),
-        ("aste", "  ####[]", "no text"),
-        ("asqp", "a b####[['a', 'x', 'positive']]", "another shape"),
-        ("asqp", "a b####[['c', 'x', 'positive', 'b']]", "does not stand"),
-        ("mabsa", "a b####[['a', 'x']]", "another shape"),
-        ("acos", "a b\t0,1 X 2", "no quadruple"),
+        ("aste", "a b####[([], [0], 'POS')]", "not a list of word numbers"),
+        ("aste", "a b####[(['0'], [0], 'POS')]", "not a list of word numbers"),
+        ("aste", "  ####[]", "text is missing"),
+        ("asqp", "a b####[['a', 'x', 'positive']]", "the expected form"),
+        ("asqp", "a b####[['c', 'x', 'positive', 'b']]", "does not occur"),
+        ("mabsa", "a b####[['a', 'x']]", "the expected form"),
+        ("acos", "a b\t0,1 X 2", "not a valid quadruple"),
         ("acos", "a b\t0,3 X 2 -1,-1", "words 0,3"),
         ("acos", "a b\t1,1 X 2 -1,-1", "words 1,1"),
         ("nikl", '{"sentence_form": "a", "annotation": 1}', "annotation is not a list"),
-        ("nikl", '{"sentence_form": "a", "annotation": [["x", "a", "b"]]}', "another shape"),
-        ("nikl", '{"text": "a"}', "no text"),
+        ("nikl", '{"sentence_form": "a", "annotation": [["x", "a", "b"]]}', "the expected form"),
+        ("nikl", '{"text": "a"}', "text is missing"),
     ],
 )
 def test_bad_line_of_a_text_format(format: str, line: str, reason: str, tmp_path: Path) -> None:
@@ -534,8 +534,8 @@ def xml(*parts: str) -> str:
         ("<sentence id='x'><text>&nbsp;</text></sentence>\n", "undefined entity"),
         ("<sentence id='x'><text>a</text>\n", "not closed"),
         ("<sentence id='x'><text>a\x01</text></sentence>\n", "not well-formed"),
-        ("<sentence id='x'><text> </text></sentence>\n", "no text"),
-        ("<sentence id='x'/>\n", "no text"),
+        ("<sentence id='x'><text> </text></sentence>\n", "text is missing"),
+        ("<sentence id='x'/>\n", "text is missing"),
         ("<sentence id='x'><text>a<b/></text></sentence>\n", "elements in it"),
         ("<sentence id='1'><text>a</text></sentence>\n", "uid 1 was already used on line 2"),
         (
@@ -546,7 +546,7 @@ def xml(*parts: str) -> str:
         (
             "<sentence id='x'><text>a b</text><aspectTerm term='c' from='0' to='1'"
             " polarity='neutral'/></sentence>\n",
-            "does not stand in the text",
+            "does not occur in the text",
         ),
     ],
 )
@@ -623,8 +623,8 @@ def test_directory_is_an_error_that_lists_its_data_files() -> None:
         ("a.jsonl.gz", gzip.compress(b"", mtime=0)[:5], "cannot be read"),
         ("a.json", '[{"text": "a"}]', "one JSON list"),
         ("a.txt", "그냥 글\n두 줄\n", "not recognised"),
-        ("a.xlsx", b"PK\x03\x04\x00\x00", "not text"),
-        ("a.jsonl", '{"text": "a"}'.encode("utf-16-le"), "not text"),
+        ("a.xlsx", b"PK\x03\x04\x00\x00", "not a text file"),
+        ("a.jsonl", '{"text": "a"}'.encode("utf-16-le"), "not a text file"),
     ],
 )
 def test_file_that_is_no_data(
@@ -638,7 +638,7 @@ def test_missing_file_and_unknown_format_are_errors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read_samples(tmp_path / "a.jsonl")
     path = written(tmp_path, "a.jsonl", '{"text": "a"}')
-    with pytest.raises(DataError, match="There are: .*jsonl"):
+    with pytest.raises(DataError, match="formats are: .*jsonl"):
         read_samples(path, format="parquet")
     with pytest.raises(DataError, match="no named columns"):
         read_samples(FIXTURES / "aste made up.txt", columns={"text": "a"})

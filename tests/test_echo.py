@@ -249,7 +249,7 @@ def test_key_of_the_environment_is_refused_whatever_it_looks_like(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", UNUSUAL)
     with pytest.raises(
-        SettingsError, match=f"{place}: holds the value of OPENAI_API_KEY"
+        SettingsError, match=f"{place}: contains the value of OPENAI_API_KEY"
     ) as caught:
         load_settings(None, {place: UNUSUAL})
     assert UNUSUAL not in str(caught.value)

@@ -134,14 +134,14 @@ def test_kiwi_in_a_process_of_its_own_answers_only_the_one_that_started_it(
     texts = (KOREAN * 7)[:ANSWERS]
     monkeypatch.setattr(morphemes, "_analyser", None)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
-    morphemes.load_aside()
-    assert isinstance(morphemes._analyser, morphemes._Aside)
+    morphemes.load_in_child_process()
+    assert isinstance(morphemes._analyser, morphemes._KiwiProcess)
     expected = [readings(text) for text in texts]
     with workers(3) as pool:
         answers = pool.map_async(readings, texts, chunksize=1)
         assert [readings(text) for text in texts] == expected
         assert answers.get(timeout=240) == expected
-    morphemes._analyser.hang_up()
+    morphemes._analyser.close_pipe()
 
 
 def remembered(text: str) -> int:

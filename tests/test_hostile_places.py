@@ -84,7 +84,7 @@ def test_a_column_mapping_that_is_a_text_is_an_error_of_the_data(tmp_path: Path)
     data = tmp_path / "data.jsonl"
     data.write_text('{"text": "Good soup."}\n')
     columns: Any = "text=review"
-    with pytest.raises(DataError, match="the column mapping is 'text=review'"):
+    with pytest.raises(DataError, match="the column mapping 'text=review' is not valid"):
         read_samples(data, "jsonl", columns)
 
 

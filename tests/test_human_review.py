@@ -33,7 +33,7 @@ from scripted import (
 from absa import checkpoint_serde
 from absa.graph import Graph, build, build_switchable
 from absa.nodes.doubts import doubts
-from absa.nodes.human_answer import read_answer, with_word, without_word
+from absa.nodes.human_answer import apply_human_review, read_answer, without_human_review
 from absa.nodes.human_review import answered
 from absa.schemas import records
 from absa.schemas.errors import InputError
@@ -474,8 +474,8 @@ def test_the_agents_own_output_can_be_had_back(name):
     decisions = [drop("맛"), add("값", "negative", "비싸고"), label("neutral")]
     output = decide(answers, *decisions, mode="always", **changes)
     pending = unattended(answers, "always", **changes)
-    assert without_latency(without_word(output)) == without_latency(pending)
-    assert with_word(without_word(output), output.meta.human_review) == output
+    assert without_latency(without_human_review(output)) == without_latency(pending)
+    assert apply_human_review(without_human_review(output), output.meta.human_review) == output
 
 
 _POLARITIES = ("positive", "negative", "neutral")
@@ -522,29 +522,29 @@ def test_whatever_is_decided_is_refused_or_done_and_can_be_taken_back(contested,
             expected -= {t for t in shown if t[0] == aspect and d.get("of") in (None, t[1])}
     expected |= {(aspect, d["polarity"]) for aspect, d in named if "polarity" in d}
     word = answered(answer, contested.meta.human_review.reasons)
-    output = with_word(contested, word)
+    output = apply_human_review(contested, word)
     assert pairs(output.final_result.final_tuples) == expected
     assert pairs(output.final_result.final_aspects) == expected
-    assert without_word(output) == contested
+    assert without_human_review(output) == contested
     assert FinalOutput.model_validate_json(output.model_dump_json()) == output
 
 
 # What is refused ---------------------------------------------------------------------------------
 
 INVALID: dict[str, tuple[Any, str]] = {
-    "unknown aspect": ({"decisions": [keep("배송")]}, "'배송' is no aspect of the result"),
+    "unknown aspect": ({"decisions": [keep("배송")]}, "'배송' is not an aspect of the result"),
     "no polarity": ({"decisions": [flip("가격", "bad")]}, "'bad' is no polarity"),
     "misspelt polarity": ({"decisions": [flip("가격", "negatve")]}, "no polarity"),
     "mixed is no polarity": ({"decisions": [add("값", "mixed", "비싸고")]}, "no polarity"),
     "evidence not in the text": ({"decisions": [add("값", "negative", "싸요")]}, "not in the text"),
     "empty evidence": ({"decisions": [add("값", "negative", " ")]}, "not in the text"),
     "an aspect of nothing": ({"decisions": [add(" !", "negative", "비싸고")]}, "names nothing"),
-    "already there": ({"decisions": [add("맛", "positive", "좋아요")]}, "already: keep it"),
-    "no change": ({"decisions": [flip("맛", "positive")]}, "positive already: keep it"),
+    "already there": ({"decisions": [add("맛", "positive", "좋아요")]}, "use keep"),
+    "no change": ({"decisions": [flip("맛", "positive")]}, "already positive; use keep"),
     "not that tuple": ({"decisions": [drop("맛", of="negative")]}, "is not negative in the result"),
     "of no polarity": ({"decisions": [drop("맛", of="bad")]}, "of: 'bad' is no polarity"),
     "no label": ({"decisions": [label("good")]}, "'good' is none of positive"),
-    "two labels": ({"decisions": [label("mixed"), label("mixed")]}, "the label is given twice"),
+    "two labels": ({"decisions": [label("mixed"), label("mixed")]}, "the label is set twice"),
     "added twice": ({"decisions": [add("값", "neg", "비싸고")] * 2}, "'값' is added twice"),
     "decided twice": ({"decisions": [keep("맛"), drop("맛")]}, "decision 1 is about the same"),
     "unknown action": ({"decisions": [{"action": "merge"}]}, "'keep', 'flip'"),
@@ -587,7 +587,7 @@ def test_given_aspects_are_neither_added_nor_dropped(decision):
     graph = asking(OPEN)
     graph.invoke({**GIVEN, "given_aspects": ["가격", "맛"]}, THREAD)
     again = question(graph.invoke(Command(resume={"decisions": [decision]}), THREAD))
-    assert "the aspects were given" in again["problems"][0]
+    assert "with given aspects" in again["problems"][0]
     usable = Command(resume={"decisions": [flip("가격", "negative")]})
     output = graph.invoke(usable, THREAD)["output"]
     assert ("가격", "negative") in pairs(output.final_result.final_tuples)

@@ -65,7 +65,7 @@ def test_results_without_their_journal_are_kept(plan: RunPlan, state: str) -> No
         journal.touch()
     before = {file.name: file.read_bytes() for file in plan.out.glob("*.json*")}
     with pytest.raises(
-        RunMismatch, match=rf"journal\.db {state}: .*restore journal\.db from a copy"
+        RunMismatch, match=rf"journal\.db {state}\. .*restore journal\.db from a backup"
     ):
         go(plan)
     assert {file.name: file.read_bytes() for file in plan.out.glob("*.json*")} == before

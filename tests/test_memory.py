@@ -1093,7 +1093,7 @@ LEAKS: dict[str, tuple[Callable[[Json], Any], str]] = {
     ),
     "words as advice": (
         lambda r: r["advice"][0].update(message="소리 is negative"),
-        "not what the recalled cases teach",
+        "does not follow from the recalled cases",
     ),
     "a recall for another text": (lambda r: r.update(sample="another"), "another text"),
 }

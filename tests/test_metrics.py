@@ -500,7 +500,7 @@ def test_a_folder_that_is_no_run_is_wrong_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line(["evaluate", str(tmp_path)]) == 2
-    assert "no run directory" in capsys.readouterr().err
+    assert "not a run directory" in capsys.readouterr().err
     assert command_line(["evaluate", str(tmp_path / "nowhere")]) == 2
 
 
@@ -510,7 +510,7 @@ def test_files_that_do_not_fit_together_are_refused(
     run = copy_of(fates)
     cards = (run / "scorecards.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (run / "scorecards.jsonl").write_text("".join(cards[:-1]), encoding="utf-8")
-    with pytest.raises(NoRun, match="not of equal length"):
+    with pytest.raises(NoRun, match="different numbers of lines"):
         evaluate(run)
     (run / "scorecards.jsonl").write_text("".join(cards[::-1]), encoding="utf-8")
     with pytest.raises(NoRun, match="where scorecards.jsonl has"):

@@ -15,7 +15,7 @@ ASK = """
 import json, multiprocessing, os, signal, sys
 from absa.nodes import morphemes
 morphemes._PATIENCE_S = float(sys.argv[3])
-morphemes.load_aside()
+morphemes.load_in_child_process()
 asked = morphemes.kiwi()
 children = multiprocessing.active_children()
 if sys.argv[1] == "kill":
@@ -58,7 +58,7 @@ LONG = """
 import os, signal
 from absa.nodes import morphemes
 morphemes._PATIENCE_S = 0.5
-morphemes.load_aside()
+morphemes.load_in_child_process()
 asked = morphemes.kiwi()
 os.kill(asked._child.pid, signal.SIGSTOP)
 try:
@@ -75,7 +75,7 @@ def test_a_question_that_a_hanging_process_does_not_take_is_given_up() -> None:
 UNASKED = """
 import os, signal
 from absa.nodes import morphemes
-morphemes.load_aside()
+morphemes.load_in_child_process()
 os.kill(morphemes.kiwi()._child.pid, signal.SIGSTOP)
 """
 

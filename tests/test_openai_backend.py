@@ -435,7 +435,7 @@ def test_certificate_that_is_not_trusted_is_named_and_not_tried_again(
 
 def test_server_without_tls_is_named_with_the_address_it_has(server: Server, ask: AskFn) -> None:
     url = server.url.replace("http://", "https://")
-    with pytest.raises(BackendError, match="no TLS is spoken there; .*http://") as caught:
+    with pytest.raises(BackendError, match="the server does not use TLS; .*http://") as caught:
         ask(backend(base_url=url), question())
     assert (caught.value.attempts, caught.value.unreachable) == (1, True)
 
@@ -598,7 +598,7 @@ def test_missing_server_is_named_with_a_remedy(ask: AskFn) -> None:
     [
         pytest.param(
             Response(200, "<html>welcome</html>"),
-            "a web page in place of an answer.*OpenAI-compatible",
+            "a web page instead of an answer.*OpenAI-compatible",
             id="a web page",
         ),
         pytest.param(Response(200, ""), "an empty body.*see its log", id="nothing"),
@@ -613,7 +613,7 @@ def test_missing_server_is_named_with_a_remedy(ask: AskFn) -> None:
         ),
         pytest.param(
             Response(200, {"error": "worn out"}),
-            r"an error in place of an answer after 3 attempts \(worn out\)",
+            r"an error instead of an answer after 3 attempts \(worn out\)",
             id="an error",
         ),
     ],

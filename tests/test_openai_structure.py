@@ -13,7 +13,7 @@ import pytest
 from openai_server import Body, Response, Server, calls_tool, fails, says, serve
 
 from absa.backends import open_backend, wire
-from absa.backends.lenient import mend
+from absa.backends.lenient import repair_json
 from absa.backends.openai import OpenAIBackend
 from absa.backends.servers import MODES, Dialect, known
 from absa.backends.talk import read
@@ -212,7 +212,7 @@ def test_answer_cut_before_its_first_item_is_a_failure_that_names_the_limit(ask:
     ],
 )
 def test_mending_leaves_out_and_never_makes_up(text: str, whole: str | None) -> None:
-    mended = mend(text, 0)
+    mended = repair_json(text, 0)
     assert (mended.text if mended else None) == whole
     if mended:
         json.loads(mended.text)

@@ -95,9 +95,9 @@ MISTAKES = {
     "prices": ("resources", "prices.json", "{}", "ABSA_PRICES"),
     "not JSON": ("resources", "patterns/ko.json", "{", r"ko\.json cannot be used"),
     "not UTF-8": ("prompts", "ate.md", b"\xff", r"ate\.md cannot be used"),
-    "not an object": ("resources", "answer_keys.json", "[]", "must hold a JSON object"),
+    "not an object": ("resources", "answer_keys.json", "[]", "must contain a JSON object"),
     "misspelt key": ("resources", "patterns/en.json", '{"synonym": []}', "did you mean 'synonyms'"),
-    "missing key": ("resources", "lexicons/en.json", "{}", "'opinions' must be there"),
+    "missing key": ("resources", "lexicons/en.json", "{}", "'opinions' must be present"),
 }
 
 

@@ -329,7 +329,7 @@ def test_the_recorded_run_itself_is_no_place_for_a_replay(recorded: Path) -> Non
 def test_another_run_is_not_touched(recorded: Path, tmp_path: Path) -> None:
     other = record(tmp_path, rows=ROWS[:1])
     before = {path.name: path.read_bytes() for path in other.iterdir()}
-    with pytest.raises(RunMismatch, match="no replay"):
+    with pytest.raises(RunMismatch, match="not a replay"):
         again(recorded, other)
     assert {path.name: path.read_bytes() for path in other.iterdir()} == before
     again(other, tmp_path / "out")
@@ -342,15 +342,15 @@ def test_another_run_is_not_touched(recorded: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["backend.kind", "backend.path", "backend"])
 def test_another_backend_is_not_asked(recorded: Path, key: str) -> None:
-    with pytest.raises(SettingsError, match="answers from the recorded run"):
+    with pytest.raises(SettingsError, match="always uses recorded answers"):
         replay_settings(Recorded.read(recorded), None, {key: "offline"})
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NoRun, match="no run directory"):
+    with pytest.raises(NoRun, match="not a run directory"):
         Recorded.read(tmp_path)
     (tmp_path / "manifest.json").write_text("{}", "utf-8")
-    with pytest.raises(NoRun, match="not the manifest"):
+    with pytest.raises(NoRun, match="not a valid manifest"):
         Recorded.read(tmp_path)
 
 

@@ -18,7 +18,7 @@ from scripted import atsa
 
 from absa.cli import run as absa
 from absa.metrics.evaluation import evaluate
-from absa.nodes.human_answer import with_word
+from absa.nodes.human_answer import apply_human_review
 from absa.nodes.human_review import answered
 from absa.review import Queue, export_gold, summarise
 from absa.review.file import FILE, Review
@@ -126,10 +126,10 @@ def test_repetitions_of_a_text_are_shown_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda d: (d / "manifest.json").unlink(), "is no run directory"),
+        (lambda d: (d / "manifest.json").unlink(), "is not a run directory"),
         (lambda d: (d / "outputs.jsonl").unlink(), "has no outputs.jsonl"),
         (lambda d: (d / "scorecards.jsonl").write_text(""), "scorecards.jsonl does not have"),
-        (lambda d: (d / "outputs.jsonl").write_text("{}\n"), "outputs.jsonl:1: not a record"),
+        (lambda d: (d / "outputs.jsonl").write_text("{}\n"), "outputs.jsonl:1: not a valid record"),
         (lambda d: (d / "outputs.jsonl").write_text('{"uid": "x"}\n'), "'x' is not an output"),
         (lambda d: (d / FILE).write_text("{}\n"), "reviews.jsonl:1: not a review"),
     ],
@@ -192,12 +192,12 @@ def test_what_cannot_be_decided_is_said_and_not_written(directory: Path) -> None
     with queue.file.open():
         session = at(queue, "blocked")
         session.flip("positive")
-        assert "is positive already" in session.message
+        assert "is already positive" in session.message
         session.add("값", "negative", "not there")
         assert "is not in the text" in session.message
         session.move(2)
         session.drop()
-        assert "맛 negative is not in the result: a adds it" in session.message
+        assert "맛 negative is not in the result; press a to add it" in session.message
     assert not (directory / FILE).read_bytes()
 
 
@@ -228,7 +228,7 @@ def test_a_last_line_that_lacks_only_its_newline_counts(directory: Path) -> None
 
 
 def test_two_people_cannot_review_one_run_at_once(directory: Path) -> None:
-    with Queue(directory).file.open(), pytest.raises(InputError, match="going on"):
+    with Queue(directory).file.open(), pytest.raises(InputError, match="being reviewed"):
         with Queue(directory).file.open():
             pass
 
@@ -375,7 +375,7 @@ def test_the_limit_counts_texts_that_are_still_to_review(reviewed: Queue, capsys
 
 def test_only_gold_can_be_exported(directory: Path, capsys) -> None:
     assert absa(["review", str(directory), "--export", "silver", "x.jsonl"]) == 2
-    assert "only gold" in capsys.readouterr().err
+    assert "not a known export" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["missing/gold.jsonl", "", "run"])
@@ -411,7 +411,7 @@ def test_the_queue_is_plain_lines(reviewed: Queue, capsys) -> None:
     ("more", "complaint"),
     [
         ([], "a review needs a terminal; --list prints the queue"),
-        (["--uid", "nobody"], "there is no such text"),
+        (["--uid", "nobody"], "no text with this identifier"),
         (["--list", "--summary"], "one of --list, --summary and --export"),
     ],
 )
@@ -444,7 +444,7 @@ def with_answers(directory: Path) -> Path:
         output = FinalOutput.model_validate(line)
         item = next(i for i in queue.items if i.uid == output.uid)
         if output.meta.human_review:
-            output = with_word(output, answered(decided, item.reasons))
+            output = apply_human_review(output, answered(decided, item.reasons))
             card = scorecard(output, sample_of(output, card), 0)
         outputs.append(output.model_dump_json())
         cards.append(json.dumps(card, ensure_ascii=False))

@@ -143,13 +143,13 @@ def test_a_candidate_that_was_left_out_is_offered_and_the_terminal_given_back(
     with reviewing(directory, "--uid", "blocked") as terminal:
         terminal.sees("1 of 1  blocked")
         terminal.press("3", "said about 맛")
-        terminal.press("k", "is not in the result: a adds it")
+        terminal.press("k", "is not in the result; press a to add it")
         terminal.press("a", "aspect [맛]:")
         terminal.press("\r", "evidence, words of the text [좋아요]:")
         terminal.press("\r", "add", "begun", gone="left out")
         terminal.child.send("q")
         assert terminal.ends() == 0
-        terminal.sees("the same command goes on from here")
+        terminal.sees("repeat the command to continue")
     assert actions(directory, "blocked") == ["add"]
     modes = [(directory / name).read_text() for name in ("before", "after")]
     assert modes[0] == modes[1]

@@ -326,7 +326,7 @@ def test_second_run_in_the_same_directory_is_refused(plan: RunPlan) -> None:
 
 def test_directory_that_cannot_be_made_is_refused(plan: RunPlan, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunBusy, match="give an --out that can be written"):
+    with pytest.raises(RunBusy, match="choose a writable --out"):
         go(replace(plan, out=tmp_path / "file" / "out"))
 
 

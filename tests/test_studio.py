@@ -363,7 +363,7 @@ def test_a_person_answers_through_the_interrupt(recorded: Studio) -> None:
     assert found["next"] == ["human_review"]
     assert [c["aspect"] for c in waiting["value"]["candidates"]][:2] == ["사용감", "가격"]
     (again,) = answer({"action": "drop", "aspect": "배송"})["__interrupt__"]
-    assert "'배송' is no aspect of the result" in again["value"]["problems"][0]
+    assert "'배송' is not an aspect of the result" in again["value"]["problems"][0]
     output = answer({"action": "flip", "aspect": "사용감", "polarity": "neutral"})["output"]
     assert tuples(output) == {**RIGHT, "사용감": "neutral"}
     assert output["meta"]["human_review"]["counts"]["flipped"] == 1

@@ -66,7 +66,7 @@ def test_follows_a_run_to_its_death_and_the_next_one_to_its_end(
     assert run.wait() == -signal.SIGKILL
     told = capsys.readouterr().out.splitlines()
     assert ": running; " in told[0]
-    assert ": stopped: the process that ran it is gone" in told[-1]
+    assert ": stopped: its process has ended" in told[-1]
     before = files(out)
     assert command(["top", str(out), "--once"]) == 1
     assert files(out) == before
@@ -115,7 +115,7 @@ def test_directory_without_a_run_is_said(
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     assert command(["top", str(tmp_path / what)]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "not a run directory" in capsys.readouterr().err
 
 
 def test_run_that_is_reading_its_data_is_starting_and_one_killed_then_is_stopped(
@@ -175,7 +175,7 @@ def test_manifest_that_cannot_be_read_is_named(
     Journal(tmp_path).close()
     (tmp_path / "manifest.json").write_bytes(content)
     assert command(["top", str(tmp_path), "--once"]) == 2
-    assert f"{tmp_path / 'manifest.json'}: not the manifest" in capsys.readouterr().err
+    assert f"{tmp_path / 'manifest.json'}: not a valid manifest" in capsys.readouterr().err
 
 
 def test_stale_status_of_a_process_that_lives_is_no_death(tmp_path: Path) -> None:

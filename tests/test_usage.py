@@ -89,7 +89,7 @@ def test_budget_that_cannot_be_kept_stops_the_run_and_says_why(
     assert report.status == "unfinished"
     reason = str(report.stopped_because)
     assert reason.startswith(f"{option} cannot be kept: ")
-    assert "without a usable count of tokens (usage)" in reason
+    assert "had no usable token count (usage)" in reason
     assert "--budget-calls" in reason
     # The three agents of stage 1 are asked together.
     assert len(fake.asked) <= 3

@@ -577,7 +577,7 @@ def test_a_correction_that_nobody_asked_for_is_found(copy: Path) -> None:
         "k-flip",
         lambda o: o["meta"]["correction_applied_log"][0].update(proposal_type="DROP_ASPECT"),
     )
-    assert "nobody asked for it" in words(verify(copy), "S1", "k-flip")
+    assert "has no proposal for it" in words(verify(copy), "S1", "k-flip")
 
 
 @pytest.mark.parametrize(
@@ -809,7 +809,7 @@ def test_no_run_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     with pytest.raises(NoRun, match="no such directory"):
         verify(tmp_path / "nowhere")
     assert absa(["verify", str(tmp_path)]) == 2
-    assert "no run directory" in capsys.readouterr().err
+    assert "not a run directory" in capsys.readouterr().err
 
 
 def test_an_unfinished_run_is_checked_for_what_is_there(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ MISTAKES = {
     "the name of a state key": (lambda w: w.insert("turns", nothing, after="stage1"), "state"),
     "an own node that nothing leads to": (
         lambda w: w.insert("x", nothing, after="stage1").rewire("stage1", "epm"),
-        "nothing leads to your node 'x'",
+        "no edge leads to your node 'x'",
     ),
     "a key in sees without a writer": (
         lambda w: w.insert("sarcasm", sarcasm(sees=("stage1_reslt",)), after="stage1"),
@@ -258,7 +258,7 @@ MISTAKES = {
         "no node of this graph writes",
     ),
     "a cycle without a router": (lambda w: w.rewire("tan", "epm"), "epm -> tan -> epm"),
-    "no target": (lambda w: w.rewire("stage1"), "names no target"),
+    "no target": (lambda w: w.rewire("stage1"), "needs at least one target"),
     "a prompt that is not there": (
         lambda w: w.insert("sarcasm", sarcasm(prompt="extrct"), after="stage1"),
         "'extract'",

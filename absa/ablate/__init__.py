@@ -1,4 +1,4 @@
-"""Configurations side by side on the same samples: did the debate help, and at what cost?"""
+"""Ablation: compares configurations on the same samples, in quality and cost."""
 
 from absa.ablate.configurations import (
     DEFAULT_NAMES,

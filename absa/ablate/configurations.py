@@ -1,4 +1,4 @@
-"""Which configurations are compared, and which of them is the debate, the single call, the vote."""
+"""The compared configurations, and their roles: debate, single call, vote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_NAMES = (
 CONSTANT = "constant"
 LEXICON = "lexicon"
 ANALYSER = "analyser"
-"""The embedded analyser alone: what can be had without a call."""
+"""The configuration with only the embedded analyser, which makes no model call."""
 
 _LEXICON: Mapping[str, object] = {
     "backend.kind": "offline",
@@ -38,12 +38,12 @@ _LEXICON: Mapping[str, object] = {
 
 
 class AblationError(InputError):
-    """What was asked for cannot be compared. Wrong use; the message says what to change."""
+    """The comparison is not possible. A usage error; the message says what to change."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One column of the comparison. Without settings it is `constant`, which runs nothing."""
+    """One compared configuration. `constant` has no settings and runs nothing."""
 
     name: str
     settings: Settings | None
@@ -57,25 +57,25 @@ class Configuration:
 
     @property
     def debates(self) -> bool:
-        """Whether agents talk to each other in it."""
+        """Whether it has a debate."""
         pipeline = self.settings.pipeline if self.settings else None
         return bool(pipeline and pipeline.protocol == "debate" and pipeline.enable_debate)
 
 
 def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configuration]:
-    """Read the configurations; each is named by its file's stem.
+    """Read the configurations. The name of each is the stem of its file.
 
     Raises:
-        AblationError: Two have one name or the same settings.
-        SettingsError: A file or an override cannot be used.
+        AblationError: Two have the same name or the same settings.
+        SettingsError: A file or an override is not valid.
     """
     found: dict[str, Configuration] = {}
     for given in names:
         name = given if given in (CONSTANT, LEXICON, ANALYSER) else Path(given).stem
         if name in found:
             raise AblationError(
-                f"two configurations are called {name!r}: names are file stems, and each has a "
-                "directory of its own; rename one of the files"
+                f"two configurations have the name {name!r}: the name is the file's stem, and each "
+                "gets its own directory; rename one of the files"
             )
         found[name] = Configuration(name, _settings(given, overrides))
     _refuse_twins(list(found.values()))
@@ -85,7 +85,7 @@ def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configur
 def with_analyser(
     chosen: Sequence[Configuration], overrides: Mapping[str, object]
 ) -> list[Configuration]:
-    """The configurations, and the embedded analyser alone if it is not one of them."""
+    """The configurations, plus the embedded analyser if it is not among them."""
     alone = Configuration(ANALYSER, _settings(ANALYSER, overrides))
     if any(one.name == ANALYSER or one.settings == alone.settings for one in chosen):
         return list(chosen)
@@ -106,7 +106,7 @@ def _settings(given: str, overrides: Mapping[str, object]) -> Settings | None:
 
 
 def _refuse_twins(configurations: Sequence[Configuration]) -> None:
-    """Equal settings give equal answers: comparing them would measure nothing."""
+    """Reject configurations with equal settings, which would give equal results."""
     seen: dict[str, str] = {}
     for one in configurations:
         if one.settings is None:
@@ -115,14 +115,14 @@ def _refuse_twins(configurations: Sequence[Configuration]) -> None:
         twin = seen.setdefault(settings, one.name)
         if twin != one.name:
             raise AblationError(
-                f"{twin} and {one.name} have the same settings, so there is nothing to compare; "
-                "leave one out (or the --set that makes them equal)"
+                f"{twin} and {one.name} have the same settings; remove one of them (or the --set "
+                "that makes them equal)"
             )
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Who is compared with what. A baseline that is not there is None."""
+    """The names of the debate and its baselines; None for a missing baseline."""
 
     debate: str
     single: str | None
@@ -138,7 +138,7 @@ def roles(
     """Find the debate and its baselines, by name or (the baselines) by protocol.
 
     Raises:
-        AblationError: There is no debate, or a name that was asked for is not there.
+        AblationError: There is no debate, or a named configuration is missing.
     """
     names = [c.name for c in configurations]
     if debate is not None and debate not in names:
@@ -147,8 +147,8 @@ def roles(
         held = [c.name for c in configurations if c.debates]
         if not held:
             raise AblationError(
-                "no configuration holds a debate: add one, such as default, or name with --debate "
-                "the one that the others are compared with"
+                "no configuration has a debate: add one, such as default, or name with --debate "
+                "the configuration to compare with the others"
             )
         debate = "default" if "default" in held else held[0]
     others = [c for c in configurations if c.name != debate]

@@ -1,4 +1,4 @@
-"""`constant`: the same answer to every text, the most frequent one of a training file."""
+"""`constant`: a baseline that predicts the most frequent tuples of a training file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from absa.schemas.sample import Sample
 
 @dataclass(frozen=True)
 class Constant:
-    """An answer that does not look at the text: as many of the most frequent tuples as pay."""
+    """A constant prediction: the most frequent tuples, in the number with the best F1."""
 
     tuples: tuple[tuple[str, str], ...]
     label: str
 
     def said(self, text: str, lang: str) -> list[AbsaTuple]:
-        """The answer as the scorer sees it."""
+        """The prediction in the form for the scorer."""
         normaliser = Normaliser(text, lang)
         return [normaliser.tuple(term, polarity) for term, polarity in self.tuples]
 
     def as_json(self) -> dict[str, Any]:
-        """The answer for the record."""
+        """The prediction as JSON."""
         return {
             "tuples": [{"aspect_term": t, "polarity": p} for t, p in self.tuples],
             "label": self.label,
@@ -38,8 +38,8 @@ class Constant:
 def learn(path: Path) -> Constant:
     """Count the tuples and labels of a training file.
 
-    The number of tuples is the one with the best F1 on that file, so that no constant answer made
-    of its most frequent tuples is a stronger floor.
+    The number of predicted tuples is the one with the best F1 on that file, which makes this the
+    strongest baseline of its kind.
 
     Raises:
         AblationError: The file has no gold aspects.

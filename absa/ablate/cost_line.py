@@ -1,8 +1,8 @@
-"""Quality against cost: every configuration, the Pareto front, and votes of as many calls.
+"""Quality against cost: every configuration, the Pareto front, and votes with equal calls.
 
-A protocol that calls a model only about some texts makes 2.1 calls per text on average. What a vote
-of 2.1 calls would have found follows from the recorded answers of the vote: nine texts in ten with
-the first two calls, the tenth with the first three. Its counts are these shares of the two votes.
+A selective protocol makes for example 2.1 calls per text on average. The result of a vote with 2.1
+calls follows from the recorded answers of the vote: nine texts in ten with the first two calls, one
+with the first three. Its counts are the weighted mean of the two votes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from absa.statistics import Floats
 
 AXES = ("calls", "tokens", "cost_usd", "latency_ms")
 _AT = METRICS.index(PRIMARY)
-# Means over texts: a call in a hundred texts is no difference in cost.
+# Tolerance of mean calls per text: one call in a hundred texts counts as equal cost.
 _EQUAL_CALLS = 0.01
 
 
@@ -80,9 +80,9 @@ def _point(
 def _on_front(
     point: Mapping[str, Any], points: Sequence[Mapping[str, Any]], axis: str
 ) -> bool | None:
-    """Whether no other configuration is as cheap and better, or cheaper and as good.
+    """Whether no other configuration dominates this one in cost and quality.
 
-    None where the cost is not known.
+    None if the cost is not known.
     """
     if point[axis] is None:
         return None
@@ -104,7 +104,7 @@ def _equal_calls(
     resamples: int,
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Each configuration less a vote of as many calls as it made on average."""
+    """The difference of each configuration and a vote with as many calls on average."""
     assert vote.settings is not None, "a vote has settings"
     most = vote.settings.pipeline.vote_calls
     sizes = {min(most, max(1, f(p["calls"]))) for p in points for f in (floor, ceil)}
@@ -131,18 +131,18 @@ def _equal_calls(
 
 
 def _word(one: Mapping[str, Any]) -> str:
-    """`better` or `worse` than the vote, if the interval and the corrected p say so."""
+    """`better` or `worse` than the vote, if the interval and the corrected p show it."""
     difference = one["difference"]
     if one["p_holm"] > statistics.ALPHA or difference["low"] <= 0 <= difference["high"]:
         return "no_difference"
-    # A vote cannot make more calls than were recorded: beating a smaller one says nothing.
+    # Beating a vote that made fewer calls proves nothing.
     if difference["low"] > 0 and one["calls"] > one["vote_calls"] + _EQUAL_CALLS:
         return "cannot_say"
     return "better" if difference["low"] > 0 else "worse"
 
 
 def _compared(own: Floats, other: Floats, resamples: int, seed: int) -> dict[str, Any]:
-    """The score of `other`, and what `own` has over it."""
+    """The score of `other`, and the difference of `own` and `other`."""
     both = np.stack([own, other], axis=1)[:, :, None]
     scores, differences = statistics.bootstrap(both, 0, resamples=resamples, seed=seed)
     parts = ("value", "low", "high")
@@ -156,7 +156,7 @@ def _compared(own: Floats, other: Floats, resamples: int, seed: int) -> dict[str
 def vote_numbers(
     run: Path, sizes: set[int], threshold: float, measured: Measured
 ) -> dict[int, Floats]:
-    """Numerator and denominator per text of the votes of the first so many recorded calls."""
+    """Numerators and denominators per text of votes with the first n recorded calls."""
     rows: dict[str, dict[int, Floats]] = {}
     wanted = set(measured.uids)
     for output, card in records(run):
@@ -170,7 +170,7 @@ def vote_numbers(
 
 
 def votes_of(output: FinalOutput, sizes: set[int], threshold: float) -> dict[int, FinalOutput]:
-    """The output of a vote as it would be with fewer of its calls."""
+    """The outputs of a vote with only its first calls."""
     lang, counter = language(output.lang), PolarityCounter()
     calls = sorted((c for c in output.process_trace if c.node == "extract"), key=lambda c: c.turn)
     results = [
@@ -206,7 +206,7 @@ def _row(output: FinalOutput, gold: Mapping[str, Any]) -> Floats:
 def _against_analyser(
     points: Sequence[Mapping[str, Any]], measured: Measured, resamples: int, seed: int
 ) -> dict[str, Any] | None:
-    """The best configuration that calls a model, less the analyser alone."""
+    """The difference of the best configuration with calls and the analyser alone."""
     calling = [p for p in points if p["calls"]]
     alone = next((p for p in points if p["name"] == ANALYSER), None)
     if alone is None or not calling:
@@ -218,7 +218,7 @@ def _against_analyser(
 
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
-    """The cost line in words."""
+    """The cost comparison in sentences."""
     lines = []
     words = {
         "better": "better",
@@ -228,7 +228,7 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     }
     for one in found["equal_calls"]:
         if one["calls"] <= 1 + _EQUAL_CALLS:
-            continue  # one call is compared as the single call
+            continue  # the single call is compared elsewhere
         lines.append(
             f"{one['name']} ({one['calls']:.1f} calls per text) against a vote of "
             f"{one['vote_calls']:.1f} calls: {words[one['word']]} ({_points(one['difference'])})."

@@ -1,4 +1,4 @@
-"""What each configuration costs by itself, although together they pay for equal calls once."""
+"""The cost of each configuration if it ran alone, although equal calls are paid only once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Paid = tuple[dict[str, int] | None, float]
 
 
 def key_of(call: CallRecord, settings: Settings) -> Key:
-    """What makes two calls the same call."""
+    """The key by which two calls are equal."""
     role = settings.backend.role(call.node)
     temperature = role.temperature
     if call.node == "extract" and settings.pipeline.protocol == "vote":
         temperature = settings.pipeline.vote.temperature
     elif call.node == "extract" and settings.pipeline.protocol == "selective" and call.turn:
         temperature = settings.pipeline.selective.temperature
-    # Where a model takes no seed, repeated calls are still calls of their own.
+    # Repeated calls count separately, even if the model does not support a seed.
     which: Any = ("turn", call.turn) if call.seed is None else call.seed
     asked = (role.model, role.base_url, temperature, call.model, call.node)
     return (*asked, call.prompt_sha256, which)
@@ -37,9 +37,8 @@ def costs(
 ) -> dict[str, dict[str, Any]]:
     """The cost of each configuration on the compared samples.
 
-    A call that another configuration paid for is counted at what it cost there, so that the cost
-    of a configuration is that of running it alone. An answer that an earlier run paid for has no
-    known cost.
+    A call that another configuration paid for counts with its cost there, so the cost is that of
+    running the configuration alone. The cost of an answer that an earlier run paid for is unknown.
     """
     wanted = set(uids)
     paid: dict[Key, Paid] = {}
@@ -71,7 +70,7 @@ def costs(
 
 
 def _alone(call: CallRecord, settings: Settings, paid: dict[Key, Paid]) -> CallRecord:
-    """A call as it would have been without a cache; still `cached` if nobody here paid for it."""
+    """The call with its cost without a cache; `cached` if no configuration here paid for it."""
     if not call.cached or (spent := paid.get(key_of(call, settings))) is None:
         return call
     usage, latency = spent
@@ -80,7 +79,7 @@ def _alone(call: CallRecord, settings: Settings, paid: dict[Key, Paid]) -> CallR
 
 
 class _Answers:
-    """How many different calls a sample makes, and whether repeated ones say different things."""
+    """Counts the different calls of a sample, and whether repeated calls give equal answers."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -100,10 +99,10 @@ class _Answers:
 
 
 def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None) -> dict[str, Any]:
-    """Per sample, and in all. What is not known is null."""
+    """Means per sample, and totals. Unknown values are null."""
     spent = tally.summary()
     each = spent["per_sample"]
-    # Nothing is run, or the embedded analyser alone, whose answers are no calls.
+    # A constant or the embedded analyser alone, which make no calls.
     no_calls = answers is None
     tokens = [each[f"{kind}_tokens"]["rate"] for kind in ("prompt", "completion")]
     known = not unknown

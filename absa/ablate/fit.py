@@ -1,9 +1,9 @@
 """Trust and threshold of `selective`, fitted on a labelled run by cross-validation.
 
-No model is called. The outputs of a run hold what `fuse` decided on: per tuple of a contested text
-its votes and the analyser's probability. Other values of `pipeline.selective.trust` and
-`.threshold` decide these texts again. Each fold is scored with the values that are best on the
-other folds, so that no text has a say in its own score.
+No model is called. The outputs of a run have the inputs of `fuse`: the votes and the analyser's
+probability of each tuple of a contested text. So other values of `pipeline.selective.trust` and
+`.threshold` can be applied to these texts. Each fold is scored with the values that are best on the
+other folds, so that no text influences its own score.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ Values = tuple[float, float]
 
 @dataclass(frozen=True)
 class _Text:
-    """A text: its counts as decided, and the tuples that can be decided again."""
+    """A text with the counts of its result, and the tuples to decide again."""
 
     uid: str
     decided: tuple[int, int, int]
-    """Right, predicted and gold named tuples of the run's result, without `votes`' tuples."""
+    """Correct, predicted and gold tuples with a term, without the tuples in `votes`."""
     votes: NDArray[np.float64]
     p: NDArray[np.float64]
     is_gold: NDArray[np.bool_]
 
     def counts(self, trust: float, threshold: float) -> tuple[float, float]:
-        """Twice the right tuples, and predicted plus gold ones, under these values."""
+        """Numerator and denominator of F1 with these values."""
         right, predicted, gold = self.decided
         kept = (1 - trust) * self.votes + trust * self.p >= threshold - TOLERANCE
         right += int((kept & self.is_gold).sum())
@@ -61,7 +61,7 @@ def fit(run: Path, *, seed: int = 0) -> dict[str, Any]:
     """Fit the values on a finished run of `protocol: selective` with gold.
 
     Raises:
-        AblationError: It is not such a run, or has too few contested texts.
+        AblationError: The run has another protocol, or too few contested texts.
         NoRun: It is not a run directory.
     """
     settings = RunDirectory(run).settings
@@ -112,7 +112,7 @@ def _value(interval: statistics.Interval, at: int) -> dict[str, float]:
 def _best(numbers: Mapping[Values, Floats], among: NDArray[np.bool_]) -> Values:
     """The values with the best F1 on these texts.
 
-    A single high point among low ones is chance, so a point counts with its neighbours.
+    Each value is averaged with its neighbours, because a single peak is probably chance.
     """
     f1 = {values: float(statistics.ratios(n[among].sum(axis=0))) for values, n in numbers.items()}
 
@@ -137,7 +137,7 @@ Judged = tuple[FinalOutput, set[tuple[str, str]], Language]
 
 
 def _judged(run: Path) -> Iterator[Judged]:
-    """The outputs that can be scored, with their named gold tuples."""
+    """The outputs with gold, and their gold tuples with a term."""
     for output, card in records(run):
         gold = card["gold"]
         if gold is None or gold["incomplete"] or gold["aspects"] is None:
@@ -164,7 +164,7 @@ def _texts(run: Path) -> Iterator[_Text]:
         again = [
             t
             for t in (opinion.tuples if opinion else ())
-            # An agreed text has nothing to decide, and one call is no vote.
+            # Texts without a disagreement or with only one call are not fitted.
             if opinion and opinion.outcome == "contested" and opinion.reads_language
             if not t.is_implicit and t.aspect_term and output.meta.given_aspects is None
         ]
@@ -181,7 +181,7 @@ def _texts(run: Path) -> Iterator[_Text]:
 
 
 def write_fit(out: Path, found: Mapping[str, Any], settings: Settings) -> list[Path]:
-    """Write the numbers, and the settings of the run with the fitted values as a config."""
+    """Write the numbers, and a config with the run's settings and the fitted values."""
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / NUMBERS, dict(found))
     selective = settings.pipeline.selective.model_dump(mode="json") | found["values"]
@@ -196,7 +196,7 @@ def write_fit(out: Path, found: Mapping[str, Any], settings: Settings) -> list[P
 
 
 def sentences(found: Mapping[str, Any]) -> Sequence[str]:
-    """What was fitted, in words."""
+    """The fit in sentences."""
     values, before, own = found["values"], found["before"], found["cross_validated"]
     moved = found["difference"]
     shown = "" if moved["low"] > 0 else "; no gain shown at this size"

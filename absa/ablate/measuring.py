@@ -1,4 +1,4 @@
-"""Run directories as numbers per sample, of the samples that every configuration analysed."""
+"""Computes numbers per sample for the samples that every configuration analysed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TITLES = {
 }
 
 Row = tuple[Floats, bool]
-"""Numerator and denominator per metric, and whether the sample's tuples are exactly the gold's."""
+"""Numerator and denominator per metric, and whether the sample's tuples equal the gold."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Measured:
     notes: list[str] = field(default_factory=list)
 
     def has(self, metric: str) -> bool:
-        """Whether there was anything to count for a metric."""
+        """Whether a metric has a denominator above 0."""
         return bool(self.numbers[:, :, METRICS.index(metric), 1].sum() > 0)
 
 
@@ -72,7 +72,7 @@ def row(final: Score | None, label: str, gold_label: str | None) -> Row:
 
 
 def scored(output: FinalOutput, gold: Mapping[str, Any] | None) -> ScoredSample | None:
-    """Score a sample by the one scorer; None without gold aspects to score by.
+    """Score a sample; None without gold aspects.
 
     Raises:
         GoldError: The gold does not score 1.0 against itself.
@@ -93,11 +93,11 @@ def gold_aspects(gold: Mapping[str, Any]) -> list[GoldAspect]:
 def measure(
     out: Path, configurations: Sequence[Configuration], constant: Constant | None
 ) -> Measured:
-    """Read the runs of a study and keep what can be compared.
+    """Read the runs of a study and keep the samples that can be compared.
 
     Raises:
-        AblationError: Nothing can be compared.
-        NoRun: A run's files do not fit together.
+        AblationError: Fewer than two samples can be compared.
+        NoRun: A run's files do not match.
     """
     rows: dict[str, dict[str, Row]] = {}
     analysed: dict[str, int] = {}
@@ -124,7 +124,7 @@ def measure(
     shared = [u for u in next(iter(rows.values())) if all(u in rows[n] for n in names)]
     if len(shared) < 2:
         raise AblationError(
-            f"{len(shared)} samples with gold were analysed by all configurations: a comparison "
+            f"all configurations together analysed {len(shared)} samples with gold: a comparison "
             "needs at least two"
         )
     counts = {

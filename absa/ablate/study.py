@@ -1,4 +1,4 @@
-"""From run directories to `ablation.json`, tables and the verdict."""
+"""Makes `ablation.json`, the tables and the verdict from run directories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERDICT = "verdict.md"
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, and how."""
+    """The parameters of a comparison."""
 
     out: Path
     configurations: Sequence[Configuration]
@@ -43,7 +43,7 @@ def study(asked: Study) -> dict[str, Any]:
 
     Raises:
         AblationError: Nothing can be compared.
-        NoRun: A run's files do not fit together.
+        NoRun: A run's files do not match.
         GoldError: The gold does not score 1.0 against itself.
     """
     measured = measure(asked.out, asked.configurations, asked.constant)
@@ -64,7 +64,7 @@ def study(asked: Study) -> dict[str, Any]:
 
 
 def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[str, Any]:
-    """The statistics and the verdict, of numbers per sample and costs per configuration."""
+    """Statistics and verdict from numbers per sample and costs per configuration."""
     at = measured.names.index(asked.roles.debate)
     scores, differences = statistics.bootstrap(
         measured.numbers, at, resamples=asked.resamples, seed=asked.seed
@@ -178,20 +178,20 @@ def _against(
 
 
 def _doubts(asked: Study, spent: Mapping[str, Any]) -> list[str]:
-    """What a reader of the costs must know."""
+    """Warnings about the costs."""
     notes = []
     for name, cost in spent.items():
         if unknown := cost["calls_of_unknown_cost"]:
             notes.append(
-                f"{name}: {unknown} answers were paid for by an earlier run, so its cost is not "
-                "known; --own-cache asks for them anew"
+                f"{name}: an earlier run paid for {unknown} answers, so the cost is unknown; "
+                "use --own-cache to request them again"
             )
     vote = asked.roles.vote
     same = spent[vote]["repeated_calls_unanimous"] if vote else None
     if same and same["numerator"] == same["denominator"]:
         notes.append(
-            f"{vote}: all calls of a sample gave the same answer in every sample, so the vote is "
-            "one call made several times (does the backend sample at all?)"
+            f"{vote}: in every sample all calls gave the same answer, so the vote equals a single "
+            "call (does the backend use a temperature above 0?)"
         )
     return notes
 
@@ -200,7 +200,7 @@ def _doubts(asked: Study, spent: Mapping[str, Any]) -> list[str]:
 
 
 def write(out: Path, found: Mapping[str, Any]) -> list[Path]:
-    """Write everything into the directory of the study; which files."""
+    """Write all files into the directory of the study; return their names."""
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / FILE, dict(found))
     written = [out / FILE]
@@ -220,7 +220,7 @@ def write(out: Path, found: Mapping[str, Any]) -> list[Path]:
 
 
 def _csv_rows(table: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same rows with every number in full, under dotted names."""
+    """The same rows in full precision, under dotted names."""
     match table:
         case "scores":
             parts = [

@@ -1,7 +1,7 @@
-"""Other settings of the decision layer on recorded answers: exploration, never a result.
+"""Sweeps settings of the rules over recorded answers. For exploration, not for results.
 
-Only settings that no agent sees can be swept. With any other the agents would have been asked
-something else, and their recorded answers would belong to another question.
+Only settings that do not change an agent's prompt can be swept, because the recorded answers belong
+to the recorded prompts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WARNING = "chosen on this data; do not report as a result"
 AS_RECORDED = "as recorded"
 MAX_POINTS = 400
 
-# What is read after the last answer, or by no prompt.
+# Settings that no prompt depends on.
 REPLAYABLE = (
     "pipeline.debate.hint_weights.",
     "pipeline.debate_override.",
@@ -65,17 +65,17 @@ Changes = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Point:
-    """One choice of settings."""
+    """One combination of settings."""
 
     name: str
     changes: Changes
 
 
 def parse_sweep(text: str) -> tuple[str, list[object]]:
-    """`KEY=LO:HI:STEP` or `KEY=A,B,C` as a key and its values.
+    """Parse `KEY=LO:HI:STEP` or `KEY=A,B,C` to a key and its values.
 
     Raises:
-        AblationError: It is neither, or the key needs new answers.
+        AblationError: The format is wrong, or the key needs new answers.
     """
     key, _, given = text.partition("=")
     key = key.strip()
@@ -94,7 +94,7 @@ def parse_sweep(text: str) -> tuple[str, list[object]]:
         raise AblationError(f"--sweep {text}: expected three numbers, LO:HI:STEP") from None
     if not all(map(math.isfinite, (low, high, step))) or step <= 0 or high < low:
         raise AblationError(f"--sweep {text}: LO must not exceed HI, and STEP be above 0")
-    # A hair more than HI, so that 0.6:2.4:0.2 ends with 2.4.
+    # Slightly more than HI, so that 0.6:2.4:0.2 ends with 2.4.
     count = (high - low) / step + 1e-9
     if count >= MAX_POINTS:
         raise AblationError(f"--sweep {text}: more than {MAX_POINTS} values; take a larger STEP")
@@ -104,14 +104,14 @@ def parse_sweep(text: str) -> tuple[str, list[object]]:
 
 
 def check_replayable(key: str) -> None:
-    """Refuse a setting that changes what agents are asked."""
+    """Reject a setting that changes prompts."""
     if any(key == known or (known.endswith(".") and key.startswith(known)) for known in REPLAYABLE):
         return
     why = next((reason for start, reason in _WHY_NOT.items() if key.startswith(start)), None)
     raise AblationError(
         f"--sweep {key}: needs new answers, which a replay does not have"
         + (f": {why}" if why else "")
-        + f"; compare it with --configs. Can be swept: {', '.join(REPLAYABLE)}"
+        + f"; compare it with --configs. These keys can be swept: {', '.join(REPLAYABLE)}"
     )
 
 
@@ -119,7 +119,7 @@ def grid(sweeps: Sequence[str]) -> list[Point]:
     """All combinations of the swept values.
 
     Raises:
-        AblationError: A sweep cannot be used, or there are too many combinations.
+        AblationError: A sweep is not valid, or there are too many combinations.
     """
     axes = [parse_sweep(text) for text in sweeps]
     if not axes:
@@ -140,7 +140,7 @@ def grid(sweeps: Sequence[str]) -> list[Point]:
 
 
 def variants() -> list[Point]:
-    """The shipped options that the sources of the debate do not have, each by itself."""
+    """The shipped options that go beyond the source documents, each as one point."""
     override = "pipeline.debate_override"
     return [
         Point("override off", {"pipeline.enable_debate_override": False}),
@@ -178,24 +178,24 @@ def sweep(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Decide again for every point, on the recorded answers of one run. No model is called.
+    """Replay the recorded answers of a run for every point. No model is called.
 
     Args:
         directory: The recorded run.
-        points: What to try.
-        uids: Only these samples.
-        resamples: Resamples of the bootstrap.
-        seed: Its seed.
+        points: The combinations of settings.
+        uids: If given, use only these samples.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the bootstrap.
         on_progress: Called with the number of samples done, and of all samples.
 
     Raises:
         AblationError: A point needs new answers, or there is no gold.
-        NoRun: There is no such run.
-        SettingsError: A value cannot be used.
+        NoRun: It is not a run directory.
+        SettingsError: A value is not valid.
     """
     recorded = Recorded.read(directory)
     every = [Point(AS_RECORDED, {}), *points]
-    # All settings are read before the first replay, so that a wrong value is reported at once.
+    # All settings are validated before the first replay.
     settings = [replay_settings(recorded, None, point.changes) for point in every]
     wanted = None if uids is None else set(uids)
     samples = [
@@ -222,7 +222,7 @@ def sweep(
     scores, differences = bootstrap(numbers, 0, resamples=resamples, seed=seed)
 
     def gained(at: int, k: int) -> dict[str, float]:
-        """What the point has over the recorded run; the bootstrap has it the other way round."""
+        """The difference of the point and the recorded run. The bootstrap has the opposite sign."""
         return {
             "value": 0.0 - float(differences.value[at, k]),
             "low": 0.0 - float(differences.high[at, k]),
@@ -251,14 +251,14 @@ def sweep(
 
 
 class Deciders:
-    """Several settings on the recorded answers of one run, sample by sample."""
+    """Applies several settings to the recorded answers of one run, sample by sample."""
 
     def __init__(self, recorded: Recorded, settings: Sequence[Settings]) -> None:
-        """Prepare the settings; all must be of the protocol that was recorded."""
+        """Prepare the settings. All must have the recorded protocol."""
         seed = recorded.seeds[0] if recorded.seeds else None
         self._answers = _OneQuestion(ReplayBackend(str(recorded.directory), seed))
         wirings = list(map(wired, _shared(settings)))
-        # Why the samples go through LangGraph; None if they do not.
+        # The reason why LangGraph is needed; None for a direct replay.
         self.through_graph = next((why for w in wirings if (why := w.only_as_graph)), None)
         self._recalls: Mapping[str, Recall] = {}
         self._direct: list[DirectGraph] = []
@@ -272,7 +272,7 @@ class Deciders:
             self._recalls = {uid: r for (uid, s), r in recorded.recalls().items() if s == seed}
 
     def __call__(self, sample: Mapping[str, Any]) -> Iterator[FinalOutput]:
-        """What the settings make of a sample, in their order.
+        """The outputs of a sample, one per settings.
 
         Raises:
             BackendError: An answer is missing, or belongs to another question.
@@ -297,7 +297,7 @@ class Deciders:
 
 
 def _shared(settings: Sequence[Settings]) -> Iterator[Settings]:
-    """The settings with equal parts as the same objects, which are compared faster."""
+    """The settings with equal parts as shared objects, which makes comparisons faster."""
     parts: dict[str, list[Any]] = {}
     for one in settings:
         same = {}
@@ -310,14 +310,14 @@ def _shared(settings: Sequence[Settings]) -> Iterator[Settings]:
 
 
 class _OneQuestion:
-    """Recorded answers of one sample: each is read once, and for the same question only."""
+    """Caches recorded answers of one sample, and checks that each question is the recorded one."""
 
     def __init__(self, backend: ReplayBackend) -> None:
         self._backend = backend
         self._asked: dict[tuple[str, int], tuple[str, Reply]] = {}
 
     def forget(self) -> None:
-        """The next sample."""
+        """Clear the cache for the next sample."""
         self._asked.clear()
 
     def ask(self, question: Ask) -> Reply:
@@ -327,7 +327,7 @@ class _OneQuestion:
         prompt, reply = self._asked[key]
         if prompt != question.prompt_sha256:
             raise BackendError(
-                f"{question.node}#{question.turn} is asked something else under these settings; "
+                f"{question.node}#{question.turn} gets another prompt under these settings; "
                 "compare them with --configs",
                 node=question.node,
             )
@@ -345,7 +345,7 @@ class _Tally:
         self.exact = [0] * points
         self.overrides = [0] * points
         self.adopted = [0] * points
-        # Points that decide alike are scored once.
+        # Equal outputs of points are scored once.
         self._scored: list[tuple[FinalResult, Row]] = []
 
     def add(self, at: int, output: FinalOutput, sample: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A table; its first columns are text and the others numbers."""
+    """A table whose first columns are text and whose other columns are numbers."""
 
     name: str
     title: str
@@ -78,13 +78,13 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text with LaTeX's own characters written out, minus signs as such."""
+    """Escape special LaTeX characters and format minus signs."""
     safe = "".join(_LATEX.get(c, c) for c in text)
     return f"${safe}$" if safe[:1] in ("+", "-") and safe[1:].replace(".", "").isdigit() else safe
 
 
 def csv_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The numbers as they are, in full precision; what is not known is empty."""
+    """The numbers in full precision; unknown values are empty."""
     if not rows:
         return
     text = io.StringIO()
@@ -98,7 +98,7 @@ def csv_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def tables(found: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
-    """All tables of `ablation.json`; in brief they fit a screen of 80 columns."""
+    """All tables of `ablation.json`. With `brief` they fit into 80 columns."""
     made = []
     if found.get("configurations"):
         made += [scores(found, brief=brief), comparisons(found, brief=brief), cost(found)]
@@ -110,7 +110,7 @@ def tables(found: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
 
 
 def scores(found: Mapping[str, Any], *, brief: bool = False) -> Table:
-    """Each configuration with 95 % intervals, in per cent."""
+    """The scores of each configuration with 95 % intervals, in percent."""
     shown = [m for m in METRICS if found["configurations"][0]["scores"][m] is not None]
     rows = []
     for one in found["configurations"]:
@@ -132,7 +132,7 @@ def scores(found: Mapping[str, Any], *, brief: bool = False) -> Table:
 
 
 def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
-    """The debate less each other configuration."""
+    """The differences of the debate and each other configuration."""
     rows = []
     for one in found["comparisons"]:
         strict, overlap = one["differences"][PRIMARY], one["differences"]["pair_overlap_f1"]
@@ -166,7 +166,7 @@ def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
 
 
 def cost(found: Mapping[str, Any]) -> Table:
-    """What a sample costs in each configuration run by itself."""
+    """The cost per sample of each configuration if it ran alone."""
     rows = []
     for one in found["configurations"]:
         each = one["cost"]["per_sample"]
@@ -196,7 +196,7 @@ def cost(found: Mapping[str, Any]) -> Table:
 
 
 def quality_by_cost(found: Mapping[str, Any]) -> Table:
-    """The cost line: what each configuration reaches for its calls, and who is on the front."""
+    """Quality and cost of each configuration, and whether it is on the Pareto front."""
     line = found["cost_line"]
     equal = {one["name"]: one for one in line["equal_calls"]}
     rows = []

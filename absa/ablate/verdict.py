@@ -1,4 +1,4 @@
-"""Did the debate help? One word per baseline, one overall, and a sentence with numbers.
+"""The verdict on the debate: one word per baseline, one overall, and sentences with numbers.
 
 | against a baseline                                                        | word            |
 |---------------------------------------------------------------------------|-----------------|
@@ -13,7 +13,7 @@
 |------------------|--------------------------------------------------------|
 | `hurts`          | it hurts against one of the two                        |
 | `helps`          | it helps against both                                  |
-| `cannot_say`     | else, if it cannot be said against one of them         |
+| `cannot_say`     | else, if one comparison is `cannot_say`                |
 | `no_difference`  | else                                                   |
 """
 
@@ -29,18 +29,18 @@ Word = Literal["helps", "hurts", "better", "no_difference", "cannot_say"]
 WORDS: dict[str, str] = {
     "helps": "helps",
     "hurts": "hurts",
-    "better": "better, but so may any other use of the calls be",
+    "better": "better, but perhaps only because of the additional calls",
     "no_difference": "no difference shown at this size",
     "cannot_say": "cannot be said",
 }
-# Means over samples: a call in a hundred samples is no difference in cost.
+# Tolerance of mean calls per sample: one call in a hundred samples counts as equal cost.
 _EQUAL_CALLS = 0.01
 _SAME_SIGN = 1e-12
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What a sample costs. None is not known."""
+    """The cost per sample. None is unknown."""
 
     calls: float
     cost_usd: float | None = None
@@ -52,7 +52,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Against:
-    """The debate less a baseline, in strict (aspect, polarity) F1."""
+    """The difference of the debate and a baseline in strict (aspect, polarity) F1."""
 
     name: str
     difference: float
@@ -67,7 +67,7 @@ class Against:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What can be said."""
+    """The verdict and its reasons."""
 
     word: Word
     single: Word
@@ -81,7 +81,7 @@ class Verdict:
 
 
 def word_against(found: Against) -> Word:
-    """What the numbers show, at this size."""
+    """The word for the difference at this sample size."""
     if found.p_holm <= ALPHA:
         if found.low > 0:
             return "helps"
@@ -91,7 +91,7 @@ def word_against(found: Against) -> Word:
 
 
 def word_against_vote(found: Against, debate: Spent) -> Word:
-    """The same, but fewer calls are no fair rival, and more calls no equal one."""
+    """The word against a vote, which counts only if the numbers of calls are comparable."""
     word = word_against(found)
     gap = found.spent.calls - debate.calls
     unfair = {"helps": gap < -_EQUAL_CALLS, "hurts": gap > _EQUAL_CALLS}
@@ -133,7 +133,7 @@ def _head(debate: str, word: Word) -> str:
     if word == "no_difference":
         return f"Debate ({debate}): no difference shown at this size."
     if word == "cannot_say":
-        return f"Debate ({debate}): whether it is worth its calls cannot be said."
+        return f"Debate ({debate}): it cannot be said whether it is worth its calls."
     return f"The debate ({debate}) {word}."
 
 
@@ -156,11 +156,9 @@ def _against(what: str, found: Against, word: Word) -> Sequence[str]:
 def _missing(single: Against | None, vote: Against | None) -> Sequence[str]:
     lines = []
     if single is None:
-        lines.append("No configuration asks once, so nothing can be said against a single call.")
+        lines.append("No configuration makes a single call, so there is no comparison with one.")
     if vote is None:
-        lines.append(
-            "No configuration votes, so nothing shows what the same calls could have bought."
-        )
+        lines.append("No configuration is a vote, so the debate cannot be compared at equal cost.")
     return lines
 
 
@@ -195,6 +193,6 @@ def _sign(value: float) -> int:
 
 
 def points(value: float) -> str:
-    """A share as signed percentage points."""
+    """A fraction as signed percentage points."""
     shown = f"{100 * value:+.1f}"
     return "0.0" if float(shown) == 0 else shown

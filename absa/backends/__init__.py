@@ -1,4 +1,4 @@
-"""Who answers for the agents."""
+"""Backends: they answer the questions of the agents."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from absa.schemas.settings import DEFAULT_PERSONAS, MODEL_NODES, BackendSettings
 
 
 def make_backend(settings: BackendSettings) -> Backend:
-    """The backend of these settings. Nothing is loaded or opened before the first question."""
+    """Return the backend of these settings. It opens nothing before the first question."""
     return LazyBackend(settings)
 
 
 def plays_offline(node: str, answer: type[Answer]) -> bool:
-    """Whether the embedded analyser has an answer for this agent: it knows the shipped ones.
+    """Whether the embedded analyser can answer for this agent. It supports the shipped agents.
 
-    In the persona debate it speaks for any persona, by its stance.
+    In the persona debate it supports every persona, because it only needs the stance.
     """
     return answer is PersonaTurnAnswer or node in (*MODEL_NODES, *DEFAULT_PERSONAS["patch"])
 
@@ -24,7 +24,7 @@ class LazyBackend:
     """Opens its backend with the first question, so that building a graph does no I/O."""
 
     def __init__(self, settings: BackendSettings) -> None:
-        """Remember what to open."""
+        """Store the settings for the first question."""
         self._settings = settings
         self._opened: Backend | None = None
 
@@ -46,14 +46,14 @@ class LazyBackend:
         return await self._backend().aask(question)
 
     def recorded(self, question: Ask) -> Reply | None:
-        """The answer on record, None for a backend that is asked."""
+        """The recorded answer; None for a backend that is not a replay."""
         find = getattr(self._backend(), "recorded", None)
         found: Reply | None = find(question) if find else None
         return found
 
 
 def open_backend(settings: BackendSettings) -> Backend:
-    """Open the backend of these settings; what it needs is imported only then."""
+    """Open the backend of these settings. Its dependencies are imported only here."""
     match settings.kind:
         case "offline":
             from absa.backends.offline import OfflineBackend
@@ -72,7 +72,7 @@ def open_backend(settings: BackendSettings) -> Backend:
 
 
 def with_second_reader(backend: Backend, settings: BackendSettings) -> Backend:
-    """The backend with the embedded analyser beside it, which answers for `second_reader`."""
+    """Return the backend together with the embedded analyser, which answers for `second_reader`."""
     from absa.backends.second_reader import WithSecondReader
 
     return WithSecondReader(backend, settings)

@@ -1,8 +1,9 @@
 """The answer cache: a call that was answered once is not asked again.
 
-Keyed by model, parameters, seed, prompt and what is asked for, shared between runs. Each answer
-also remembers which call of which run paid for it: when that very call comes again, after a crash,
-it is given back as it was; to anyone else it is a cache hit, which costs nothing.
+The key is made of model, parameters, seed, prompt and answer type. The cache is shared between
+runs. Each row also stores its owner: the call of the run that paid for it. When the same call comes
+again after a crash, it gets the answer with its original cost. Every other call gets a cache hit,
+which costs nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, owner TEXT NOT NULL, reply TEXT NOT NULL
 ) WITHOUT ROWID;
 """
-# Who pays for an answer does not change it.
+# The owner is not part of the key: the answer does not depend on it.
 _KEYS = {"api_key_env", "api_key_keyring"}
-_IF_DAMAGED = "the answer cache is damaged: delete the file, its answers are asked for again"
+_IF_DAMAGED = "the answer cache is damaged: delete the file; its answers will be requested again"
 
 
 def default_path() -> Path:
-    """Where answers are kept: `$ABSA_CACHE`, else the user's cache folder."""
+    """The path of the cache file: `$ABSA_CACHE`, else a file in the user's cache folder."""
     if given := os.environ.get("ABSA_CACHE"):
         return Path(given).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -53,29 +54,29 @@ def _asked_for(answer: type[Answer]) -> str:
 
 
 class AnswerKeys:
-    """What an answer is known by, and whose it is."""
+    """Makes the cache key and the owner of an answer."""
 
     def __init__(self, settings: BackendSettings, run_id: str, *, shared: bool = True) -> None:
-        """Name the questions of a run.
+        """Make keys for the questions of one run.
 
-        Not shared, an answer is given back only to the call that asked for it: a run without the
-        cache still asks nothing twice when it is resumed.
+        If `shared` is false, only the call that paid for an answer gets it again. A run without the
+        cache therefore asks nothing twice when it is resumed.
         """
         self._settings = settings
         self.run_id = run_id
         self.shared = shared
 
     def of_sample(self, uid: str) -> str:
-        """How the owner of each answer of a sample begins."""
-        # As JSON, so that no uid can look like the beginning of another.
+        """The prefix of the owner of every answer of a sample."""
+        # As JSON, so that one uid cannot be a prefix of another.
         return json.dumps([self.run_id, self._settings.seed, uid])[:-1] + ", "
 
     def owner(self, question: Ask) -> str:
-        """Which call of which run this is."""
+        """The run and the call that this question belongs to."""
         return f"{self.of_sample(question.uid)}{question.node}, {question.turn}]"
 
     def key(self, question: Ask) -> str:
-        """What the answer depends on."""
+        """The hash of everything that the answer depends on."""
         parts: list[Any] = [
             self._settings.role(question.node).model_dump(exclude=_KEYS),
             question.seed_offset,
@@ -89,7 +90,7 @@ class AnswerKeys:
 
 
 class Answers:
-    """The file of remembered answers."""
+    """The SQLite file with the cached answers."""
 
     def __init__(
         self,
@@ -99,14 +100,15 @@ class Answers:
         ask_again: Container[str] = (),
         is_shared: bool = True,
     ) -> None:
-        """Open or create it; an answer may wait `gather_s` for others to be written with it.
+        """Open or create the file.
 
-        Samples whose uid is in `ask_again` get no remembered answer: one of them made them fail.
-        With a file that is not shared with other processes, no question is claimed.
+        An answer may wait `gather_s` seconds, so that several are written in one transaction.
+        Samples whose uid is in `ask_again` get no cached answer, because one made them fail. If the
+        file is not shared with other processes, questions are not claimed.
         """
         self._ask_again = ask_again
-        # Whoever asks what is being asked already waits for that answer. One lock per question
-        # under way: they vanish with the last coroutine that holds them.
+        # A coroutine with a question that is already under way waits for its answer. There is one
+        # lock per question; it disappears with the last coroutine that holds it.
         self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._db = Database(path, _SCHEMA, if_damaged=_IF_DAMAGED, gather_s=gather_s)
         self._claims: Claims | None = None
@@ -125,18 +127,18 @@ class Answers:
         self._db.close()
 
     def under_way(self, key: str) -> asyncio.Lock:
-        """To be held while this question is looked up or asked, in this process."""
+        """The lock to hold, in this process, while this question is looked up or asked."""
         return self._under_way.setdefault(key, asyncio.Lock())
 
     def claim(self, key: str) -> Claim:
-        """To be held while this question is asked: other processes wait for its answer."""
+        """The claim to hold while this question is asked: other processes wait for its answer."""
         return Claim(self._claims, key)
 
     def get(self, key: str, owner: str, uid: str) -> tuple[bool, str] | None:
-        """The reply as text, and whether `owner` paid for it; None if it has to be asked for."""
+        """The reply as text, and whether `owner` paid for it; None if it is not in the cache."""
         if uid in self._ask_again:
             return None
-        # As bytes: a damaged row may hold anything, and must not be an error of the whole file.
+        # As bytes: a damaged row can hold any bytes, and must not make the whole file unreadable.
         row = self._db.one(
             "SELECT CAST(owner AS BLOB), CAST(reply AS BLOB) FROM answers WHERE key = ?", key
         )
@@ -145,26 +147,26 @@ class Answers:
         return row[0] == owner.encode(), row[1].decode("utf-8", "replace")
 
     def put(self, key: str, owner: str, reply: str) -> Future[None]:
-        """Remember an answer. It replaces one that could not be used, else none was there."""
+        """Store an answer. It replaces an unusable one with the same key."""
         return self._db.write("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", key, owner, reply)
 
     def forget(self, beginning: str) -> None:
-        """Drop the answers whose owner begins so."""
+        """Delete the answers whose owner starts with this prefix."""
         sql = "DELETE FROM answers WHERE substr(owner, 1, ?) = ?"
         self._db.write(sql, len(beginning), beginning)
 
 
 class CachedBackend:
-    """Another backend with a memory."""
+    """A backend that caches the answers of another backend."""
 
     def __init__(self, inner: Backend, keys: AnswerKeys, answers: Answers) -> None:
-        """Remember the answers of `inner`."""
+        """Cache the answers of `inner`."""
         self._inner = inner
         self._keys = keys
         self._answers = answers
 
     def ask(self, question: Ask) -> Reply:
-        """The remembered answer, or a new one that is remembered."""
+        """Return the cached answer, or ask and cache the new one."""
         key, owner = self._keys.key(question), self._keys.owner(question)
         with self._answers.claim(key) as claim:
             reply = self._recall(question, key, owner)
@@ -179,7 +181,7 @@ class CachedBackend:
         return reply
 
     async def aask(self, question: Ask) -> Reply:
-        """The remembered answer, or a new one that is remembered."""
+        """Return the cached answer, or ask and cache the new one."""
         key, owner = self._keys.key(question), self._keys.owner(question)
         async with self._answers.under_way(key):
             with self._answers.claim(key) as claim:
@@ -191,7 +193,7 @@ class CachedBackend:
                     return reply
                 reply = await self._inner.aask(question)
                 if (text := write_reply(question, reply)) is not None:
-                    # The next agent is asked only when this answer is safe.
+                    # The next agent is asked only after this answer is stored.
                     await asyncio.wrap_future(self._answers.put(key, owner, text))
         return reply
 
@@ -201,7 +203,7 @@ class CachedBackend:
 
 
 class _Stored(BaseModel):
-    """A reply as it is remembered."""
+    """A reply as it is stored in the cache."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -217,9 +219,9 @@ class _Stored(BaseModel):
 
 
 def write_reply(question: Ask, reply: Reply) -> str | None:
-    """A reply as it is remembered; None if it cannot be used.
+    """The reply as text for the cache; None if it cannot be used.
 
-    A bad one, remembered, would fail its sample for ever.
+    A cached unusable reply would make its sample fail in every later run.
     """
     if not _is_usable(question, reply):
         return None
@@ -228,14 +230,14 @@ def write_reply(question: Ask, reply: Reply) -> str | None:
         text = json.dumps(fields, ensure_ascii=False)
     except (ValueError, TypeError, RecursionError):
         return None
-    # A model may write half a surrogate pair, which cannot be stored.
+    # A model can write half a surrogate pair, which cannot be stored.
     return text.encode("utf-8", "replace").decode()
 
 
 def read_reply(question: Ask, text: str, *, own: bool) -> Reply | None:
-    """A remembered reply: to the call that paid for it as it was, to others a free hit.
+    """Read a stored reply. The call that paid for it gets its original cost, others cost zero.
 
-    None if it cannot be used: the row is damaged, or was written by a version that stored more.
+    Returns None if the row is damaged or a newer version wrote it.
     """
     try:
         stored = _Stored.model_validate_json(text)

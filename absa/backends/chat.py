@@ -1,4 +1,4 @@
-"""The clients that requests go through: `ChatOpenAI`, quicker and with limits."""
+"""The HTTP clients: `ChatOpenAI` with less overhead and with limits on size and time."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from absa.schemas.settings import BackendSettings
 NO_KEY = "no-key-needed"
 _PATH = "/chat/completions"
 BODY = "body"
-"""Under this name an error carries the response that it is about."""
+"""The attribute of an error that holds the response it was raised for."""
 HOST = "host"
-"""Under this name a message carries the server that answered, in its metadata."""
+"""The key of a message's metadata that holds the server that answered."""
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 LARGEST_BODY = 16 * 2**20
-"""Bytes of a response: 40,000 tokens with their probabilities are fewer."""
+"""Largest accepted response in bytes. 40,000 tokens with their probabilities fit."""
 _MOST_REDIRECTS = 5
 
 
 @dataclass(frozen=True)
 class Role:
-    """Whom one node asks, with the backend's values where its own are not set."""
+    """The model and server of one node; values that the node does not set are the backend's."""
 
     model: str
     base_url: str
@@ -52,22 +52,22 @@ class Role:
 
     @property
     def host(self) -> str:
-        """The server as messages name it."""
+        """The server's host, for messages."""
         return urlsplit(self.base_url).netloc.rpartition("@")[2]
 
 
 @dataclass
 class Tally:
-    """What a question has cost so far, failures included."""
+    """The cost of one question so far, including failed attempts."""
 
     attempts: int = 0
     failures: int = 0
-    """Attempts that may be made again: one budget for the whole question."""
+    """The number of failed attempts that may be retried. The whole question has one budget."""
     seconds: float = 0.0
     usage: dict[str, int] | None = field(default_factory=dict)
-    """None once an answer did not say how many tokens it took: the sum is unknown then."""
+    """None if an answer came without token counts, because the sum is then unknown."""
     unsent: set[str] = field(default_factory=set)
-    """Parameters that the client library itself keeps back from this model."""
+    """Parameters that the client library does not send to this model."""
 
     def add_usage(self, usage: Mapping[str, int] | None) -> None:
         """Count the tokens of one answer."""
@@ -77,7 +77,7 @@ class Tally:
             self.usage = {name: self.usage.get(name, 0) + usage[name] for name in usage}
 
     def add_failure(self, error: BaseException, *, passes: bool) -> None:
-        """Count an attempt that came to nothing, and what it cost all the same."""
+        """Count a failed attempt and its cost."""
         self.failures += passes
         body = vars(error).get(BODY)
         if isinstance(body, Mapping) and "usage" in body:
@@ -85,15 +85,15 @@ class Tally:
 
 
 class _Chat(ChatOpenAI):
-    """`ChatOpenAI` that posts its request as it stands and reads the answer's JSON.
+    """`ChatOpenAI` that posts its request unchanged and reads the JSON of the answer.
 
-    The SDK's typed methods walk the request along every message type there is, and build a typed
-    object that LangChain takes apart again, in a thread: two thirds of the time of a call.
+    The SDK's typed methods try every message type on the request. They build a typed object, which
+    LangChain converts back in a thread. That takes two thirds of the CPU time of a call.
     """
 
     timeout_s: float
     limit_name: str | None = None
-    """What this server calls the longest answer; None where it must not be sent."""
+    """This server's name for the maximum answer length; None if it must not be sent."""
 
     @override
     async def _agenerate(
@@ -107,7 +107,7 @@ class _Chat(ChatOpenAI):
         if self._use_responses_api(body):
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
         try:
-            # The client's own timeout is about each wait: an answer that trickles has no end.
+            # The client's own timeout applies to each read, so a slow stream would never time out.
             async with asyncio.timeout(self.timeout_s):
                 response = await self.root_async_client.post(
                     _PATH, cast_to=httpx2.Response, body=body
@@ -138,7 +138,7 @@ class _Chat(ChatOpenAI):
         try:
             if not body["choices"] or body.get("error"):
                 raise NoAnswer.without_choices(body)
-            # A count that makes no sense must not fail the answer that it is about.
+            # An invalid token count must not make the answer fail.
             result = self._create_chat_result({**body, "usage": known_usage(body.get("usage"))})
             refusal = body["choices"][0]["message"].get("refusal")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -146,7 +146,7 @@ class _Chat(ChatOpenAI):
         for generation in result.generations:
             if (generation.generation_info or {}).get("finish_reason") == "content_filter":
                 filtered = openai.ContentFilterFinishReasonError()
-                # Whatever is wrong with it, it was said, and perhaps paid for.
+                # The answer counts even if it is invalid: it was perhaps paid for.
                 vars(filtered)[BODY] = body
                 raise filtered
             if isinstance(message := generation.message, AIMessage):
@@ -157,7 +157,7 @@ class _Chat(ChatOpenAI):
 
 
 class _Client(openai.DefaultAioHttpClient):
-    """Takes no text to another server unless it may, and reads no body without end."""
+    """HTTP client that does not follow redirects to other servers, and limits the response size."""
 
     def __init__(self, settings: BackendSettings) -> None:
         # aiohttp: httpx's own pool polls every open connection for every request.
@@ -177,11 +177,11 @@ class _Client(openai.DefaultAioHttpClient):
                 raise NoAnswer.elsewhere(_origin(onward.url))
             response = await super().send(onward, **options)
         try:
-            content = await _whole(response)
+            content = await _read_limited(response)
         finally:
             await response.aclose()
         response.headers.pop("content-encoding", None)  # it is decoded
-        # No key gets past here: every response comes through this.
+        # Every response comes through here, so no key gets past this line.
         return without_key(
             httpx2.Response(
                 response.status_code,
@@ -197,8 +197,8 @@ def _origin(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode()}"
 
 
-async def _whole(response: httpx2.Response) -> bytes:
-    """All bytes of a response as they come, decompressed, unless they are too many."""
+async def _read_limited(response: httpx2.Response) -> bytes:
+    """All decompressed bytes of a response; raises an error if they are too many."""
     chunks, size = [], 0
     async for chunk in response.aiter_bytes():
         size += len(chunk)
@@ -209,7 +209,7 @@ async def _whole(response: httpx2.Response) -> bytes:
 
 
 async def _kept_open(client: _Client) -> AsyncGenerator[None]:
-    """Close a client's connections with its event loop, which ends its generators first."""
+    """Close a client's connections when its event loop closes its async generators."""
     try:
         yield
     finally:
@@ -217,17 +217,17 @@ async def _kept_open(client: _Client) -> AsyncGenerator[None]:
 
 
 class Clients:
-    """The clients of one event loop: connections do not cross loops."""
+    """The clients of one event loop. Connections cannot be used from another loop."""
 
     def __init__(self, settings: BackendSettings) -> None:
-        """Open no connection yet."""
+        """Take the settings. No connection is opened yet."""
         self._settings = settings
         self._chats: dict[tuple[Any, ...], _Chat] = {}
-        # Left to itself, ChatOpenAI shares one cached async client among all event loops.
+        # By default, ChatOpenAI shares one cached async client among all event loops.
         self._http = _Client(settings)
         self.slots = asyncio.Semaphore(settings.max_concurrency)
         rate = settings.requests_per_second
-        # One for all chats: a limit is about the server, whatever model is asked.
+        # One limiter for all models, because the limit belongs to the server.
         self.limiter = (
             InMemoryRateLimiter(
                 requests_per_second=rate, check_every_n_seconds=min(0.1, 0.1 / rate)
@@ -246,21 +246,21 @@ class Clients:
             self._chats[key] = _Chat(
                 model=role.model,
                 base_url=role.base_url,
-                # Always explicit, so that no other key of the environment is sent instead.
+                # Always explicit, else ChatOpenAI takes a key from the environment.
                 api_key=SecretStr(role.key.value or NO_KEY),
                 temperature=temperature,
                 seed=seed,
-                # By its field's alias: the plugin of the type checker knows no other.
+                # By the field's alias: mypy's plugin accepts only that name.
                 max_completion_tokens=role.max_tokens,
                 limit_name=dialect.limit,
                 timeout_s=self._settings.timeout_s,
                 timeout=self._settings.timeout_s,
                 max_retries=0,
-                # Answers are cached by what they depend on, elsewhere; never in here.
+                # `cache.py` caches answers; LangChain's own cache stays off.
                 cache=False,
                 # A streamed answer has no token counts on many servers.
                 disable_streaming=True,
-                # Compatible servers are compatible with chat completions.
+                # Compatible servers offer the chat completions API, often not the responses API.
                 use_responses_api=None if role.base_url == OPENAI_URL else False,
                 http_async_client=self._http,
             )

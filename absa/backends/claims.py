@@ -1,7 +1,7 @@
-"""Claims on questions: of several processes that share a cache one asks, the others wait for it.
+"""Claims: of several processes that share a cache, one asks a question and the others wait.
 
-A claim is a lock on one byte of a file beside the cache. It costs a system call. The system takes
-it back when its process ends, however that ends, so a killed process holds up no other.
+A claim is a lock on one byte of a file beside the cache. It costs one system call. The operating
+system releases it when the process ends, so a killed process does not block the others.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Self
 
-# The first pause before another look, and the longest one.
+# The first and the longest pause between two attempts, in seconds.
 _FIRST_S, _LONGEST_S = 0.005, 0.1
-# A process may be stopped while it holds a claim. After this long its question is asked anyway.
+# A process can be suspended while it holds a claim. After this time its question is asked anyway.
 _PATIENCE_S = 120.0
 
 
@@ -26,25 +26,25 @@ class Claims:
     """The claims on the questions of one cache."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file; it stays empty."""
+        """Open or create the lock file; it stays empty."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def close(self) -> None:
-        """Give up all claims."""
+        """Release all claims."""
         os.close(self._fd)
 
     def take(self, byte: int) -> bool:
-        """Claim a question, unless another process has."""
+        """Try to claim a question; false if another process holds it."""
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
         except (BlockingIOError, PermissionError):
             return False
-        except OSError:  # a file system without locks: ask, at worst twice
+        except OSError:  # The file system has no locks: the question may be asked twice.
             return True
         return True
 
     def release(self, byte: int) -> None:
-        """Give up the claim on a question."""
+        """Release the claim on a question."""
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, byte)
         except OSError:  # the file system has no locks, so nothing is held
@@ -54,12 +54,12 @@ class Claims:
 class Claim:
     """The claim on one question while it is looked up and asked.
 
-    Entering takes it if it is free. Whoever does not get it (`is_held`) looks whether the answer is
-    there all the same, waits if not, and looks again.
+    Entering takes the claim if it is free. A caller that does not get it (`is_held` is false) looks
+    in the cache, waits, and looks again.
     """
 
     def __init__(self, claims: Claims | None, key: str) -> None:
-        """Without `claims` this process is alone, and holds every claim."""
+        """Without `claims`, this process is the only one and holds every claim."""
         self._claims = claims
         self._byte = _byte(key) if claims else 0
         self.is_held = True
@@ -70,12 +70,12 @@ class Claim:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give it up."""
+        """Release the claim."""
         if self._claims and self.is_held:
             self._claims.release(self._byte)
 
     async def wait(self) -> None:
-        """Wait until it is free and take it, or until patience is at an end."""
+        """Wait until the claim is free and take it, or until the time limit."""
         for pause in _pauses():
             await asyncio.sleep(pause)
             if self._take():
@@ -95,7 +95,7 @@ class Claim:
 
 
 def _byte(key: str) -> int:
-    """The place of a question, by its hash. Two questions with one place wait for each other."""
+    """The byte of a question, from its hash. Two questions with the same byte share a lock."""
     return int.from_bytes(blake2b(key.encode(), digest_size=7).digest())
 
 

@@ -1,7 +1,7 @@
-"""A key does not come back: it is taken out of each response before anything reads that.
+"""Removes the API key from each response before anything else reads it.
 
-A model may repeat it in an answer, a server in an error. Answers enter at this one place, so
-neither the cache nor a trace, an output, an error or a report can hold the key.
+A model can repeat the key in an answer, and a server can repeat it in an error. All responses pass
+this one place, so the key cannot reach the cache, traces, outputs, errors or reports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from absa.schemas.secrets import HIDDEN
 
 
 def without_key(response: httpx2.Response) -> httpx2.Response:
-    """A response that was read, without the key that its request was sent with."""
+    """Return a response without the key that its request was sent with."""
     key = response.request.headers.get("authorization", "").removeprefix("Bearer ")
     content = hide_in(response.content, key)
     if content is response.content:
@@ -36,10 +36,10 @@ def without_key(response: httpx2.Response) -> httpx2.Response:
 
 
 def hide_in(body: bytes, key: str) -> bytes:
-    """JSON without a key, however deep it stands in quotes and however it is escaped."""
+    """Remove a key from JSON, also where it is escaped, or stands in JSON inside a JSON string."""
     if len(key) < SHORTEST_KEY:
         return body
-    # Nearly every body is done with this: the pattern is slow.
+    # This fast test settles nearly every body. The pattern below is slow.
     if b"\\u00" not in body and _bare(key.encode()) not in _bare(body):
         return body
     return _escaped(key).sub(HIDDEN.encode(), body)
@@ -51,7 +51,7 @@ def _bare(text: bytes) -> bytes:
 
 @cache
 def _escaped(key: str) -> re.Pattern[bytes]:
-    """A key as it may stand in JSON, or in JSON that is a text in JSON."""
+    """A pattern for a key in JSON, or in JSON inside a JSON string."""
 
     def written(char: str, may_be_escaped: bool) -> str:
         slashes = r"\\+" if char == "\\" else r"\\*" + re.escape(char)

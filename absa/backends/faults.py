@@ -1,4 +1,4 @@
-"""What can go wrong with a server: what may be tried again, how long to wait, what to tell."""
+"""Server errors: which to retry, how long to wait, and the message for the user."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tenacity import RetryCallState, wait_exponential, wait_random
 from absa.backends.servers import PARAMETERS
 
 REFUSALS = frozenset({400, 404, 415, 422, 501})
-"""Statuses by which servers say that they do not know a parameter or a feature."""
+"""HTTP statuses of servers that do not support a parameter or a feature."""
 
-# 404 at the end: no form of the request helped, so the model or the address is not there.
+# 404 comes last: every form of the request failed, so the model or the address does not exist.
 _UNUSABLE = frozenset({401, 402, 403, 404})
 _BUSY = frozenset({408, 409, 425, 429})
 _LONGEST_WAIT_S = 60.0
@@ -41,35 +41,35 @@ _CONTEXT_REMEDY = (
     "the text is too long for this model; use one with a larger context, or start the server with "
     "a larger one"
 )
-_REFUSAL_REMEDY = "the server did not accept the request in any form; see its own words"
-_SERVER_REMEDY = "the server is in trouble; try again later, finished samples are kept"
+_REFUSAL_REMEDY = "the server did not accept the request in any form; see its error message"
+_SERVER_REMEDY = "the server has an internal error; try again later (finished samples are kept)"
 _TIMEOUT_REMEDY = "raise backend.timeout_s or lower backend.max_concurrency"
 _CONNECTION_REMEDY = "check backend.base_url and that the server is running"
 _CERTIFICATE_REMEDY = (
-    "check the host in backend.base_url; for an authority of your own, name the file of its "
-    "certificate in SSL_CERT_FILE"
+    "check the host in backend.base_url; for a private certificate authority, set SSL_CERT_FILE "
+    "to its certificate file"
 )
-_TLS_REMEDY = "check backend.base_url: a server without TLS has an address with http://"
+_TLS_REMEDY = "check backend.base_url: the address of a server without TLS begins with http://"
 _FILTER_REMEDY = "the text cannot be analysed by this model"
 _NOT_OPENAI_REMEDY = (
     "check that backend.base_url is an OpenAI-compatible API (often it ends in /v1)"
 )
 _GATEWAY_REMEDY = (
-    "the server or a gateway before it is in trouble; see its log, finished samples are kept"
+    "the server or a gateway before it has an error; see its log (finished samples are kept)"
 )
 _TOO_LARGE_REMEDY = "set backend.max_tokens, or use another model"
 _REDIRECT_REMEDY = (
-    "set backend.base_url to the address that is meant to answer, or let texts be sent on with "
+    "set backend.base_url to the address of the server that answers, or allow redirects with "
     "backend.allow_redirects"
 )
 
 _STATUSES = range(400, 600)
-# What OpenSSL calls an answer in plain HTTP; a connection that breaks off has other names.
+# OpenSSL's reasons for an answer in plain HTTP. A broken connection has other reasons.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
 
 
 class NoAnswer(openai.OpenAIError):
-    """A response without an answer in it, whatever its status says."""
+    """A response that contains no answer, for example a web page with status 200."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class NoAnswer(openai.OpenAIError):
         passes: bool = True,
         hopeless: bool = False,
     ) -> None:
-        """Say what came instead. It `passes` if the same request may be answered a moment later."""
+        """Describe the response. It `passes` if the same request can succeed a moment later."""
         super().__init__(words)
         self.what = what
         self.remedy = remedy
@@ -95,13 +95,13 @@ class NoAnswer(openai.OpenAIError):
 
     @classmethod
     def undecodable(cls, content: bytes) -> NoAnswer:
-        """The body of a 200 is not JSON."""
+        """The error for a response with status 200 whose body is not JSON."""
         text = content.decode("utf-8", "replace").strip()
         if not text:
-            return cls("an empty body in place of an answer", _GATEWAY_REMEDY, body=text)
+            return cls("an empty body instead of an answer", _GATEWAY_REMEDY, body=text)
         if text.startswith("<"):
             remedy = f"{_GATEWAY_REMEDY}; if it never answers, {_NOT_OPENAI_REMEDY}"
-            return cls("a web page in place of an answer", remedy, body=text)
+            return cls("a web page instead of an answer", remedy, body=text)
         try:
             content.decode("utf-8")
         except UnicodeDecodeError:
@@ -110,7 +110,7 @@ class NoAnswer(openai.OpenAIError):
 
     @classmethod
     def without_choices(cls, body: Any) -> NoAnswer:
-        """The body of a 200 is JSON, and has no answer in it."""
+        """The error for a response with status 200 whose JSON contains no answer."""
         if isinstance(body, Mapping) and (error := body.get("error")):
             return cls._of_error(error, body)
         if isinstance(body, Mapping) and not body.get("choices", True):
@@ -119,12 +119,12 @@ class NoAnswer(openai.OpenAIError):
 
     @classmethod
     def _of_error(cls, error: Any, body: Any) -> NoAnswer:
-        """Gateways put what went wrong behind them into the body of a 200."""
+        """The error for a gateway that reports a failure in a response with status 200."""
         parts = error if isinstance(error, Mapping) else {"message": error}
         code = str(parts.get("code") or "")
         status = int(code) if code.isdecimal() and len(code) == 3 else None
         return cls(
-            "an error in place of an answer",
+            "an error instead of an answer",
             _GATEWAY_REMEDY,
             body=body,
             words=str(parts.get("message") or json.dumps(error, default=str)),
@@ -134,22 +134,22 @@ class NoAnswer(openai.OpenAIError):
 
     @classmethod
     def too_large(cls, most: int) -> NoAnswer:
-        """More came than any answer needs: the rest was not read."""
+        """The error for a response above the size limit; the rest was not read."""
         what = f"an answer of more than {most:,} bytes, which was not read to its end"
         return cls(what, _TOO_LARGE_REMEDY, passes=False)
 
     @classmethod
     def elsewhere(cls, origin: str) -> NoAnswer:
-        """The server would have the text sent to another one."""
+        """The error for a redirect to another server."""
         what = f"a redirect to another server, {origin}, which was not followed"
         return cls(what, _REDIRECT_REMEDY, passes=False, hopeless=True)
 
 
 class Wait:
-    """What the server asks for by `Retry-After`, else jittered exponential backoff."""
+    """The wait before a retry: the server's `Retry-After`, else jittered exponential backoff."""
 
     def __init__(self, backoff_s: float) -> None:
-        """Begin with waits of about this length."""
+        """Take the base of the backoff in seconds."""
         growing = wait_exponential(multiplier=backoff_s, max=_LONGEST_WAIT_S)
         self._backoff = growing + wait_random(0, backoff_s)
 
@@ -175,13 +175,13 @@ def _retry_after(error: BaseException | None) -> float | None:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status of an error, also where it came in the body of a 200."""
+    """The HTTP status of an error, also if it came in the body of a response with status 200."""
     status = getattr(error, "status_code", None)
     return status if isinstance(status, int) else None
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may be answered a moment later."""
+    """Whether the same request can succeed a moment later."""
     if isinstance(error, openai.APIConnectionError):  # timeouts are among them
         return _tls_failure(error) is None
     status = status_of(error)
@@ -193,37 +193,37 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _is_hopeless(error: BaseException) -> bool:
-    """Whether the next call would fare no better, whatever it asks."""
+    """Whether every later call would fail as well."""
     if isinstance(error, NoAnswer) and error.hopeless:
         return True
     return status_of(error) in _UNUSABLE or _quota_used_up(error) or _tls_failure(error) is not None
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether the server did not answer at all; a 200 without an answer is a reply."""
+    """Whether the server sent nothing. A response with status 200 counts as sent."""
     if isinstance(error, NoAnswer) and status_of(error) is None:
         return error.hopeless
     return is_transient(error) or _is_hopeless(error)
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the server did not like how it was asked."""
+    """Whether the server rejected the form of the request."""
     if _is_about_the_text(error):
         return False
     if isinstance(error, TypeError):  # the SDK refuses arguments an endpoint does not have
         return any(f"'{name}'" in str(error) for name in PARAMETERS)
-    # OpenAI forbids to ask its reasoning models for probabilities, as it forbids a key a model.
+    # OpenAI answers 403 if its reasoning models are asked for token probabilities.
     forbidden = status_of(error) == 403 and "logprobs" in str(error)
     return forbidden or status_of(error) in REFUSALS
 
 
 def is_in_its_words(error: BaseException) -> bool:
-    """Whether the words of an error are the server's own."""
+    """Whether the error's message comes from the server."""
     return status_of(error) is not None or isinstance(error, NoAnswer)
 
 
 def explain(error: Exception, key: str) -> tuple[str, str]:
-    """What happened, and what the user can do about it; `key` says where the key comes from."""
+    """What happened and what the user can do. `key` says where the key comes from."""
     if (tls := _tls_failure(error)) is not None:
         return tls
     if isinstance(error, openai.APITimeoutError) and not _was_cut_off(error):
@@ -272,7 +272,7 @@ def _said(error: BaseException) -> str:
 
 
 def _was_cut_off(error: BaseException) -> bool:
-    """Whether there was no connection: over aiohttp the SDK reports that as a timeout too."""
+    """Whether there was no connection. With aiohttp the SDK reports that as a timeout."""
     for cause in _causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
             return not isinstance(cause, TimeoutError)
@@ -280,16 +280,16 @@ def _was_cut_off(error: BaseException) -> bool:
 
 
 def _tls_failure(error: BaseException) -> tuple[str, str] | None:
-    """What is wrong with the encryption, and what to do about it: a retry would not help."""
+    """The TLS error and what to do about it. A retry would not help."""
     for cause in _causes(error):
-        # aiohttp's own are of these types too, but do not say why.
+        # aiohttp's own errors have these types too, but do not give the reason.
         if isinstance(cause, aiohttp.ClientError):
             continue
         if isinstance(cause, ssl.SSLCertVerificationError):
             why = cause.verify_message
             return f"its certificate is not trusted ({why})", _CERTIFICATE_REMEDY
         if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
-            return "no TLS is spoken there", _TLS_REMEDY
+            return "the server does not use TLS", _TLS_REMEDY
     return None
 
 

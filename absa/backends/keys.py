@@ -1,7 +1,7 @@
-"""Where keys come from: the environment, else the user's keyring. Never settings.
+"""API keys: from the environment, else from the user's keyring; never from settings.
 
-Only `Keys` holds them; `hide` takes them out of whatever a library says. What a server says is
-without them from the start (`echo.py`).
+Only `Keys` holds them. `hide` removes them from the messages of libraries. `echo.py` removes them
+from the responses of servers.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from absa.schemas.settings import BackendSettings, RoleSettings
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_VARIABLE = "OPENAI_API_KEY"
 SERVICE = "absa"
-"""The keyring's service for keys that no setting names; the entry is called like the variable."""
+"""The keyring service of keys that no setting names. The entry has the variable's name."""
 
 SHORTEST_KEY = 8
-"""A shorter one is a placeholder, such as EMPTY, for a server that needs none."""
+"""A shorter key is a placeholder, such as EMPTY, for a server that needs none."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key, if there is one, and where it was found or looked for."""
+    """A key or None, and where it was found or searched."""
 
     value: str | None = field(repr=False)
     where: str
     remedy: str = ""
     is_needed: bool = False
-    """Whether the settings name it, so that a server without it cannot be meant."""
+    """Whether the settings name the key, so the server needs it."""
 
 
 class Keys:
-    """The keys of one backend. The keyring is asked once for each: it may want a password."""
+    """The keys of one backend. Each is read from the keyring once: that may need a password."""
 
     def __init__(self) -> None:
-        """Look nowhere yet."""
+        """Start without keys."""
         self._from_keyring: dict[str, Key] = {}
         self._used: set[str] = set()
 
     def is_at_hand(self, role: RoleSettings) -> bool:
-        """Whether `find` will not have to ask the keyring, which takes time."""
+        """Whether `find` can answer without the keyring, which is slow."""
         variable, entry = _places(role)
         return bool(_from_environment(variable)) or entry is None or entry in self._from_keyring
 
@@ -68,7 +68,7 @@ class Keys:
         return key
 
     def hide(self, text: str) -> str:
-        """A server may repeat the key it was sent; nobody else shall."""
+        """Replace the keys in a text."""
         for value in self._used:
             text = text.replace(value, HIDDEN)
         return text
@@ -98,10 +98,10 @@ def _from_environment(variable: str | None) -> str | None:
 
 
 def _usable(value: str, where: str) -> Key:
-    """A key travels in a header: what cannot is no key, and must not end up in an error."""
+    """Check that a key can be sent in a header. An invalid one must not appear in an error."""
     if value.isascii() and value.isprintable():
         return Key(value, where)
-    remedy = "give it again: it has characters that no key has"
+    remedy = "set it again: it contains characters that are not allowed in a key"
     return Key(None, where, remedy, is_needed=True)
 
 
@@ -114,7 +114,7 @@ def _ask_keyring(entry: str) -> Key:
     service, _, name = entry.partition("/")
     try:
         value = (keyring.get_password(service, name) or "").strip()
-    except KeyringError as error:  # locked, or none on this machine
+    except KeyringError as error:  # the keyring is locked or missing
         return Key(None, f"keyring entry {entry} ({type(error).__name__})")
     where = f"keyring entry {entry}"
     return _usable(value, where) if value else Key(None, where)

@@ -1,7 +1,7 @@
-"""JSON as models write it: with comments, with a comma too many, or cut off in the middle.
+"""Parser for the JSON that models write: with comments, trailing commas, or cut off.
 
-Nothing is made up. What was cut off is left out as a whole, down to the last item or value that is
-complete: half a word may be another word (`pos` is one), half a number is another number.
+It invents nothing. Of an answer that was cut off, it keeps everything up to the last complete item
+or value, because half a word can be another word (`pos`), and half a number is another number.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 _LONGEST = 100_000
 _CLOSES = {"{": "}", "[": "]"}
-# Where an answer may be cut: between its own values, and between the items of its lists.
+# The depths at which an answer may be cut: between its values, and between items of its lists.
 _SEAMS = {("{",): "}", ("{", "["): "]}"}
 
 
 @dataclass(frozen=True)
-class Mended:
-    """A JSON object that a strict parser takes, and the words that are not in it any more."""
+class RepairedJson:
+    """JSON that a strict parser accepts, and the text that was left out."""
 
     text: str
     left_out: str | None = None
 
 
-def mend(text: str, start: int) -> Mended | None:
-    """The object that begins at `start` without comments and surplus commas; None if it is none."""
+def repair_json(text: str, start: int) -> RepairedJson | None:
+    """The object at `start` without comments and surplus commas; None if it is not an object."""
     text = text[: start + _LONGEST]
     out: list[str] = []
     open_: list[str] = []
-    # How much of the output is whole, what closes it, and where the rest begins in the text.
+    # Length of the complete output, the brackets that close it, and where the rest starts.
     whole: tuple[int, str, int] | None = None
     at = start
     while at < len(text):
@@ -51,13 +51,13 @@ def mend(text: str, start: int) -> Mended | None:
         out.append(char)
         at += 1
         if not open_:
-            return Mended("".join(out))
+            return RepairedJson("".join(out))
         if char in "}]" and (closing := _SEAMS.get(tuple(open_))):
             whole = len(out), closing, at
     if whole is None:
         return None
     length, closing, rest = whole
-    return Mended("".join(out[:length]) + closing, left_out=text[rest:])
+    return RepairedJson("".join(out[:length]) + closing, left_out=text[rest:])
 
 
 def _end_of_string(text: str, start: int) -> int:

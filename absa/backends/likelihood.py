@@ -1,11 +1,10 @@
-"""How likely a model held the words it wrote, from the probabilities of their tokens.
+"""The probability that a model gave to the words it wrote, from its token probabilities.
 
 These words are the names of aspects and, in a contested debate, the polarity or the drop that an
 edit asks for.
 
-A model's stated confidence says little: small ones write the number of the examples. What it did
-not write says more: a name that had little of the probability might as well have been another
-name, or none.
+The confidence that a model states says little: small models copy the number from the examples. The
+token probabilities say more: a name with a low probability could have been another name or none.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _THOUGHTS_END = re.compile(rb"</think(?:ing)?>")
 
 
 class Named(NamedTuple):
-    """Where an answer lists named things, and under which key each has its name.
+    """The list of an answer whose items have names, and the key of the name.
 
-    Of edits there is no such key: which word counts depends on the edit (`word_of`).
+    Edits have no fixed key: the word depends on the kind of edit (`word_of`).
     """
 
     items: str
@@ -40,7 +39,7 @@ class Named(NamedTuple):
 
 @cache
 def named(answer: type[Answer]) -> Named | None:
-    """The list of an answer whose names are to be weighed, if it has one."""
+    """The list of an answer whose names get probabilities; None if it has no such list."""
     for items, field in answer.model_fields.items():
         for part in getattr(field.annotation, "__args__", ()):
             if not isinstance(part, type) or not issubclass(part, Item):
@@ -53,7 +52,7 @@ def named(answer: type[Answer]) -> Named | None:
 def with_probabilities(
     output: Mapping[str, Any], answer: type[Answer], tokens: Any
 ) -> dict[str, Any]:
-    """The output with the probability of each name, where the server tells those of its tokens."""
+    """Add the probability of each name to the output, if the server returns token probabilities."""
     where = named(answer)
     items = output.get(where.items) if where else None
     if where is None or not isinstance(items, list):
@@ -62,7 +61,7 @@ def with_probabilities(
     try:
         written = {key: list(_written(tokens or (), key)) for key in keys}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # Told in a way of its own: what the model said is worth more than how likely it was.
+        # A failure here only adds a note: the answer itself is still valid.
         written = dict.fromkeys(keys, [])
     return {**output, where.items: list(_weighed(items, where.name, written))}
 
@@ -83,14 +82,14 @@ def word_of(edit: Mapping[str, Any]) -> tuple[str, Any]:
 def _weighed(
     items: Sequence[Any], name: str, written: Mapping[str, Sequence[tuple[str, float]]]
 ) -> Iterator[Any]:
-    """The items, those whose word was found among what was written with its probability."""
+    """Add a probability to each item whose word was found in the raw answer."""
     begin = dict.fromkeys(written, 0)
     field = WORD_PROBABILITY if name == _EDIT else PROBABILITY
     for item in items:
         if not isinstance(item, Mapping):
             yield item
             continue
-        # A number that the model made up is none.
+        # A probability that the model itself wrote is removed.
         said = {key: value for key, value in item.items() if key != field}
         key, word = word_of(said) if name == _EDIT else (name, said.get(name))
         words = written[key]
@@ -102,9 +101,9 @@ def _weighed(
 
 
 def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, float]]:
-    """The values of a key in the order of writing, each with the probability of its tokens.
+    """The values of a key in the order of the answer, each with the probability of its tokens.
 
-    In bytes: a token may hold half a letter. After the thoughts: a draft is not the answer.
+    Compared in bytes, because a token can hold half a letter. The model's thoughts are skipped.
     """
     pieces = [_bytes_of(token) for token in tokens]
     ends = list(accumulate(map(len, pieces)))
@@ -115,8 +114,8 @@ def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[s
         first, last = bisect_right(ends, match.start(1) + 1), bisect_left(ends, match.end(1) - 1)
         said = math.fsum(token["logprob"] for token in tokens[first : last + 1])
         if math.isnan(said):
-            raise ValueError("a probability that is none")
-        with suppress(ValueError):  # no JSON, so it was not read either
+            raise ValueError("a value that is not a valid probability")
+        with suppress(ValueError):  # not JSON, so the answer was not read either
             yield json.loads(match[1].decode("utf-8", "replace")), math.exp(min(said, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers who have none."""
+"""An event loop in its own thread, for callers without an event loop."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for any thread. It ends with the process, or when it is stopped."""
+    """Runs coroutines for any thread. It ends with the process or with `stop`."""
 
     def __init__(self, at_end: Callable[[], Awaitable[None]]) -> None:
-        """Start the thread; `at_end` is done in the loop before it closes."""
+        """Start the thread. `at_end` runs in the loop before it closes."""
         loop: Future[asyncio.AbstractEventLoop] = Future()
         self._over = asyncio.Event()
 
@@ -32,7 +32,7 @@ class LoopThread:
         self._loop = loop.result()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for what a coroutine returns; it sees the caller's context variables."""
+        """Run a coroutine with the caller's context variables and return its result."""
         done = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return done.result()
@@ -40,8 +40,8 @@ class LoopThread:
             done.cancel()  # does nothing unless this thread was interrupted
 
     def stop(self) -> None:
-        """End the loop, which closes its connections; without waiting, from any thread."""
-        with suppress(RuntimeError):  # it has ended
+        """Ask the loop to end and close its connections. Does not wait; any thread may call it."""
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._over.set)
 
     def join(self) -> None:

@@ -1,7 +1,7 @@
-"""What is spent, as it is spent; when the budget is spent or the server is gone, the run stops.
+"""Counts calls, tokens and cost. Stops the run when a budget is used up or the server is down.
 
-Stopping is no failure of a sample: those under way get no record and are asked again, answers that
-were paid for come from the cache.
+A stop is not a failure of a sample. Samples under way get no record. They are analysed again at
+the next start, and paid answers come from the cache.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from absa.prices import price_of, prices
 from absa.schemas.backend import Ask, Backend, Reply, known_usage
 from absa.schemas.errors import BackendError
 
-# Calls of an agent in a row that were not answered, each after all its retries: the server is gone.
+# After this many unanswered calls of one agent in a row, the server counts as down.
 GONE_AFTER = 8
-# Calls in a row without anything usable, whatever came instead: HTML, nothing, a refusal. More than
-# above, because a model may fail on a few hard texts.
+# After this many calls in a row without a usable answer (HTML, nothing, a refusal) the run stops.
+# The limit is higher than the one above, because a model can fail on a few hard texts.
 USELESS_AFTER = 20
 
 
 class StopRun(RuntimeError):
-    """The run cannot or may not go on; its samples are not to blame."""
+    """The run must stop for a reason that is not a failure of its samples."""
 
-    def __init__(self, why: str, remedy: str = "raise the limit and start again to go on") -> None:
-        """Say why, and what lets the run go on."""
+    def __init__(
+        self, why: str, remedy: str = "raise the limit and start again to continue"
+    ) -> None:
+        """Take the reason, and what the user can do so that the run continues."""
         super().__init__(why)
         self.remedy = remedy
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend, everything before a restart included. None is no limit."""
+    """What a run may spend in total, restarts included. None means unlimited."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -41,17 +43,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class Spent:
-    """Calls, tokens and money; the money is None if a price or a count of tokens is not known."""
+    """Calls, tokens and US dollars. The dollars are None if a price or token count is unknown."""
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float | None = 0.0
-    # Answers that did not say how many tokens they took. They are in no sum of tokens.
+    # Answers without token counts. The sums of tokens do not include them.
     calls_without_usage: int = 0
 
     def plus(self, usage: dict[str, int] | None, cost: float | None) -> Spent:
-        """One more call; None where it was answered without a count of its tokens."""
+        """Add one call; `usage` is None if the answer had no token counts."""
         counts = usage or {}
         known = self.cost_usd is not None and cost is not None
         return replace(
@@ -65,30 +67,30 @@ class Spent:
 
 
 class Meter:
-    """A meter, a budget and a circuit breaker."""
+    """Counts what is spent, checks the budget, and is a circuit breaker."""
 
     def __init__(self, budget: Budget, spent: Spent, models: Iterable[str] = ()) -> None:
-        """Count on top of what is `spent` already; `models` are those that may be asked."""
+        """Start from what was `spent` before; `models` are the models that can be asked."""
         self._budget = budget
         self._total = spent
         self._by_sample: dict[str, Spent] = {}
         self._unpriced = sorted(model for model in models if model not in prices())
-        # By agent: each may have a server and a key of its own, and one of them may be gone.
+        # By agent: each can have its own server and key, and one server can be down.
         self._unanswered: Counter[str] = Counter()
         self._useless: Counter[str] = Counter()
         self._last_failure: dict[str, str] = {}
 
     @property
     def total(self) -> Spent:
-        """Everything that was spent."""
+        """The total of the run."""
         return self._total
 
     def take(self, uid: str) -> Spent:
-        """What a sample has cost since it was last asked about."""
+        """What a sample has cost since the last call of this method."""
         return self._by_sample.pop(uid, Spent())
 
     def check(self) -> None:
-        """Whether one more call may be made; raises `StopRun` if not."""
+        """Raise `StopRun` if no further call may be made."""
         for count, limit, what in (
             (self._unanswered, GONE_AFTER, "were not answered"),
             (self._useless, USELESS_AFTER, "got no usable answer"),
@@ -97,7 +99,7 @@ class Meter:
                 if calls >= limit:
                     raise StopRun(
                         f"{calls} calls of {node} in a row {what} ({self._last_failure[node]})",
-                        "mend it and start again; --retry-failed asks for the failed ones, too",
+                        "fix the cause and start again; --retry-failed repeats failed samples, too",
                     )
         budget, spent = self._budget, self._total
         if budget.calls is not None and spent.calls >= budget.calls:
@@ -112,11 +114,11 @@ class Meter:
         if spent.calls_without_usage and not self._unpriced:
             raise StopRun(f"--budget-usd cannot be kept: {_without_usage(spent)}")
         if self._unpriced or spent.cost_usd is None:
-            # Before anything is spent: what it cost could never be said afterwards.
+            # Checked before the first call, because the cost would stay unknown.
             which = ", ".join(self._unpriced) or "a model that was asked"
             raise StopRun(
                 f"--budget-usd cannot be kept: the price of {which} is not known",
-                "name it in a file of your own (ABSA_PRICES) and start again",
+                "add the price to your own price file (ABSA_PRICES) and start again",
             )
         if spent.cost_usd >= budget.usd:
             raise StopRun(f"--budget-usd {budget.usd:g} is spent (${spent.cost_usd:.4f})")
@@ -139,7 +141,7 @@ class Meter:
             self._unanswered[error.node] = 0
         if error.attempts:
             model, usage = error.details.get("model"), known_usage(error.details.get("usage"))
-            # An answer without a count of its tokens has an unknown price; no answer has none.
+            # An answer without token counts has an unknown price. No answer costs nothing.
             if usage is None and not error.details.get("answered"):
                 self._count(uid, {}, 0.0)
             else:
@@ -154,13 +156,13 @@ def _without_usage(spent: Spent) -> str:
     count = spent.calls_without_usage
     answers = "1 answer" if count == 1 else f"{count} answers"
     return (
-        f"{answers} came without a usable count of tokens (usage); "
-        "limit the run by --budget-calls, or let the server report usage"
+        f"{answers} had no usable token count (usage); "
+        "use --budget-calls instead, or configure the server to report usage"
     )
 
 
 class MeteredBackend:
-    """Another backend with a meter."""
+    """A backend that counts the calls of another backend."""
 
     def __init__(self, inner: Backend, meter: Meter) -> None:
         """Count the calls of `inner`."""
@@ -168,7 +170,7 @@ class MeteredBackend:
         self._meter = meter
 
     def ask(self, question: Ask) -> Reply:
-        """Answer, unless it is time to stop."""
+        """Ask the inner backend, or raise `StopRun`."""
         self._meter.check()
         try:
             reply = self._inner.ask(question)
@@ -179,7 +181,7 @@ class MeteredBackend:
         return reply
 
     async def aask(self, question: Ask) -> Reply:
-        """Answer, unless it is time to stop."""
+        """Ask the inner backend, or raise `StopRun`."""
         self._meter.check()
         try:
             reply = await self._inner.aask(question)

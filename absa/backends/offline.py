@@ -18,7 +18,7 @@ from absa.schemas.errors import InputError
 LONG_TEXT = 2_000
 _THREADS = 6
 
-# In the persona debate any name may speak, and the judge sums up another kind of debate.
+# In the persona debate every name can be a speaker, and the judge summarises persona turns.
 _BY_ANSWER: dict[type[Answer], str] = {
     PersonaTurnAnswer: "persona",
     PersonaJudgeAnswer: "persona_judge",
@@ -26,12 +26,12 @@ _BY_ANSWER: dict[type[Answer], str] = {
 
 
 class OfflineBackend:
-    """Plays every agent with learned models, lexicons, morphology and clause rules."""
+    """Answers for every agent with learned models, lexicons, morphology and clause rules."""
 
     def __init__(self, model: str | None = None, *, trust_model: bool = False) -> None:
-        """Take the shipped models, or those of a folder that `absa train` made.
+        """Use the shipped models, or those of a folder that `absa train` made.
 
-        `trust_model` takes a folder whose manifest is missing or names other content.
+        `trust_model` accepts a folder whose manifest is missing or does not match its files.
 
         Raises:
             InputError: The folder does not hold a model, or the model is damaged.
@@ -41,11 +41,11 @@ class OfflineBackend:
         except ValueError as error:
             raise InputError(f"backend.model: {error}") from error
         self._analyst = OfflineAnalyst(Analyser(models))
-        # Threads start with the first long text. The three agents of Stage 1 share an analysis.
+        # Threads start with the first long text. The three agents of Stage 1 share one analysis.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="absa-offline")
 
     def can_play(self, node: str, answer: type[Answer]) -> bool:
-        """Whether the analyser has an answer of its own for this agent."""
+        """Whether the analyser can answer for this agent."""
         return plays_offline(node, answer)
 
     def ask(self, question: Ask) -> Reply:
@@ -54,9 +54,9 @@ class OfflineBackend:
         return Reply(self._analyst.answer(role, question.inputs), backend="offline")
 
     async def aask(self, question: Ask) -> Reply:
-        """Analyse in the loop, which takes milliseconds; a long text in a thread.
+        """Analyse a short text in the event loop (milliseconds), a long one in a thread.
 
-        A server must answer others meanwhile, and a command hear that it is to end.
+        The event loop must stay free for other requests and for signals.
         """
         text = question.inputs.get("text")
         if not isinstance(text, str) or len(text) <= LONG_TEXT:

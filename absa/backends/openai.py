@@ -1,8 +1,8 @@
-"""Answers from OpenAI or any server that speaks its chat protocol (vLLM, Ollama, llama.cpp …).
+"""Answers from OpenAI or any compatible server (vLLM, Ollama, llama.cpp …).
 
-One question is a short conversation: ask, perhaps ask more simply because the server refused a
-feature, perhaps ask once more because the answer could not be read. `_converse` holds that logic
-without I/O; `aask` carries it out, and `ask` runs `aask` in an event loop of its own.
+One question can take several requests: the first, a simpler one if the server rejected a feature,
+and a repair round if the answer could not be read. `_converse` holds that logic without I/O. `aask`
+sends the requests. `ask` runs `aask` in its own event loop.
 """
 
 from __future__ import annotations
@@ -37,17 +37,25 @@ from absa.backends.faults import (
 from absa.backends.keys import OPENAI_URL, Key, Keys
 from absa.backends.loop_thread import LoopThread
 from absa.backends.servers import Servers
-from absa.backends.talk import SHOWN, Call, Heard, Outcome, conversation, hear, weighed
+from absa.backends.talk import (
+    SHOWN,
+    Call,
+    Outcome,
+    ParsedAnswer,
+    conversation,
+    parse_message,
+    weighed,
+)
 from absa.nodes.forks import abandon, renew_after_fork
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError
 from absa.schemas.settings import BackendSettings, RoleSettings
 
 _IGNORED_AFTER = 3
-"""Answers in a row without any JSON: the server ignores what it was asked for."""
+"""After this many answers in a row without JSON, the server ignores structured output."""
 
 LONGEST_RAW = 100_000
-"""Characters of an answer that could not be read, as a failure keeps it."""
+"""Characters of an unreadable answer that a failure record keeps."""
 _REFUSED_REMEDY = "the text cannot be analysed by this model"
 _UNREADABLE_REMEDY = "a larger or better instructed model may help; the answer is in the record"
 _TOO_SHORT_REMEDY = (
@@ -61,15 +69,15 @@ _Conversation = Generator[Call, Outcome, Reply]
 class OpenAIBackend:
     """A backend over `ChatOpenAI`.
 
-    Structured output is asked for by JSON schema, else by tool call, else as a JSON object, else
-    as text. Where to begin is known (`servers`) or found out, and remembered in `memory`. Busy and
-    failing servers are asked again with growing, jittered waits, `max_retries` times in all for one
-    question. At most `max_concurrency` requests are under way at a time per event loop; all threads
-    that call `ask` share one. Connections belong to the process: a fork opens its own.
+    Structured output is requested by JSON schema, else by tool call, else as a JSON object, else as
+    text. `servers` knows the mode of a server or finds it by trying, and stores it in `memory`.
+    Requests to busy and failing servers are retried with exponential backoff, at most `max_retries`
+    times for one question. Each event loop sends at most `max_concurrency` requests at a time; all
+    threads that call `ask` share one loop. A forked process opens its own connections.
 
-    `Reply.attempts` counts every request sent, `Reply.latency_ms` is the time they took, without
-    waiting for a free slot or between retries. Tracing is LangChain's own: off unless the user
-    switched it on in the environment.
+    `Reply.attempts` counts every request. `Reply.latency_ms` is the time of the requests, without
+    the waits for a free slot and between retries. Tracing is LangChain's: it is off unless the
+    environment switches it on.
     """
 
     name = "openai"
@@ -94,7 +102,7 @@ class OpenAIBackend:
         )
 
     def renew(self) -> None:
-        """Begin again in a forked process, with connections of its own."""
+        """Start with new connections in a forked process."""
         abandon(self._asking, self._loops, *self._loops.items())
         self._servers.renew()
         self._begin()
@@ -141,7 +149,7 @@ class OpenAIBackend:
         """Close the connections of the running event loop."""
         await _let_go(self._loops)
 
-    # One question, without I/O.
+    # The logic of one question, without I/O.
 
     def _converse(self, question: Ask, asked: RoleSettings, key: Key) -> _Conversation:
         role = self._role(question, asked, key)
@@ -172,10 +180,10 @@ class OpenAIBackend:
         )
 
     def _agree(self, question: Ask, call: Call) -> Generator[Call, Outcome, tuple[Call, AIMessage]]:
-        """Ask ever more simply until the server takes the request; give its answer.
+        """Simplify the request until the server accepts it, and return the answer.
 
-        A simpler way is remembered only once it worked: a request that is refused in every form
-        was not refused for its form. What was remembered and is refused is forgotten.
+        A simpler mode is stored only after it worked: if every form is rejected, the form was not
+        the reason. A stored mode that is rejected is deleted.
         """
         role, start, refusal = call.role, call.dialect, None
         while True:
@@ -186,7 +194,7 @@ class OpenAIBackend:
                 raise self._failure(question, call, outcome)
             refusal = refusal or outcome
             simpler = call.dialect.after_refusal(str(outcome))
-            # Once: others may learn meanwhile what this question is refused for.
+            # Once only: another question may store a new mode meanwhile.
             if call.dialect == start and self._servers.forget(role.base_url, role.model):
                 table = self._servers.dialect(role.base_url, role.model)
                 simpler = table if table != start else simpler
@@ -199,15 +207,15 @@ class OpenAIBackend:
 
     def _understand(
         self, question: Ask, call: Call, message: AIMessage
-    ) -> Generator[Call, Outcome, tuple[Heard, list[str]]]:
-        """What the model says, repaired by itself where something is missing; notes on that.
+    ) -> Generator[Call, Outcome, tuple[ParsedAnswer, list[str]]]:
+        """Read the model's answer, with a repair round if something is missing; also returns notes.
 
-        One repair is part of every question. One of which nothing can be read may be the fault of
-        what lies between: the question and its repair are asked again with the retries that are
-        left, until the same request gives the same words.
+        Each question may use one repair round. If nothing at all can be read, a gateway may be the
+        cause: the question and its repair are then retried, until the same request gives the same
+        text.
         """
         tally, failure = call.tally, None
-        first = best = latest = hear(message, question.answer, tally)
+        first = best = latest = parse_message(message, question.answer, tally)
         self._watch(call, first)
         if first.reading.why is None:
             return first, []
@@ -220,7 +228,7 @@ class OpenAIBackend:
             if not isinstance(outcome, AIMessage):
                 failure = outcome
                 break
-            latest = hear(outcome, question.answer, tally)
+            latest = parse_message(outcome, question.answer, tally)
             if latest.reading.output is not None:
                 best = latest if latest.is_as_good_as(best) else best
                 if is_repair or latest.reading.why is None:
@@ -237,8 +245,8 @@ class OpenAIBackend:
             notes.insert(0, f"repaired: {why}; the first answer was: {before[:SHOWN]}")
         return best, notes
 
-    def _watch(self, call: Call, heard: Heard) -> None:
-        """Notice a server that takes a request for structure and does not keep to it."""
+    def _watch(self, call: Call, heard: ParsedAnswer) -> None:
+        """Detect a server that accepts a request for structured output and ignores it."""
         server = call.role.base_url, call.role.model
         if "{" in heard.text or not heard.text.strip() or heard.ran_out:
             self._ignored[server] = 0
@@ -249,7 +257,7 @@ class OpenAIBackend:
             self._ignored[server] = 0
             self._servers.learn(*server, simpler)
 
-    def _unreadable(self, question: Ask, call: Call, heard: Heard) -> BackendError:
+    def _unreadable(self, question: Ask, call: Call, heard: ParsedAnswer) -> BackendError:
         role, tally = call.role, call.tally
         if heard.is_refusal:
             what = f"{role.model} refused to answer: {heard.text[:SHOWN]}; {_REFUSED_REMEDY}"
@@ -311,7 +319,7 @@ class OpenAIBackend:
                 node=question.node,
                 turn=question.turn,
                 attempts=0,
-                # The next call would fare no better.
+                # Every later call would fail as well.
                 unreachable=True,
                 details={"model": asked.model},
             )
@@ -333,7 +341,7 @@ class OpenAIBackend:
         )
         if key.value is None and (key.is_needed or role.base_url == OPENAI_URL):
             raise missing(
-                f"no key for {role.host}, looked in {key.where}: {key.remedy}, or set "
+                f"no API key for {role.host}, looked in {key.where}: {key.remedy}, or set "
                 "backend.base_url to a server that needs none"
             )
         return role
@@ -345,10 +353,10 @@ class OpenAIBackend:
         with self._lock:
             clients = self._loops.get(loop)
         if clients is None:
-            # Outside the lock, which other loops must never have to wait for: it reads files.
+            # Outside the lock: this reads files, and other loops must not wait for it.
             clients = Clients(self._settings)
             with self._lock:
-                # Open connections keep their loop alive, so weak keys alone would not do.
+                # Open connections keep their loop alive, so weak references alone do not free it.
                 for closed in [other for other in self._loops if other.is_closed()]:
                     del self._loops[closed]
                 self._loops[loop] = clients
@@ -386,12 +394,12 @@ async def _let_go(loops: MutableMapping[asyncio.AbstractEventLoop, Clients]) -> 
         await clients.keeper.aclose()
 
 
-# What the client library refuses to send, or cannot read of another API, is a builtin one.
+# The client library raises builtin errors for requests it cannot send and answers it cannot read.
 _EXPECTED = (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError)
 
 
 class _Clock:
-    """Counts one request and its time into a tally, whatever comes of it."""
+    """Adds one request and its duration to a tally, also if the request fails."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

@@ -1,4 +1,4 @@
-"""Recorded answers from a run's `traces.jsonl`: the decision layer again, and no model called."""
+"""Recorded answers from a run's `traces.jsonl`. The rules run again without a model call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class Place(NamedTuple):
-    """Where an answer stands, and the seed it was given under."""
+    """The file position of an answer, and the seed of its run."""
 
     offset: int
     length: int
@@ -31,23 +31,23 @@ class Place(NamedTuple):
 
 
 class ReplayBackend:
-    """Answers from a file. Only the places of the answers are held in memory."""
+    """Answers from a file. Only the positions of the answers are held in memory."""
 
     def __init__(self, path: str, seed: int | None = None) -> None:
         """Index the recorded answers of a `traces.jsonl`, or of a run directory that has one.
 
         The file may be gzip-compressed; it is then unpacked into a temporary file.
 
-        `seed` chooses among the answers of a run with several seeds. An answer that was recorded
-        under one seed only serves any, unless other answers of the file have the seed asked for
-        and its sample has none: that sample was not analysed under this seed.
+        `seed` chooses among the answers of a run with several seeds. A sample that was recorded
+        under one seed only serves every seed. The exception: if the file has answers under the
+        requested seed but none for this sample, the sample was not analysed under that seed.
         """
         given = Path(path)
         self._path = given / "traces.jsonl" if given.is_dir() else given
         if not self._path.is_file():
             raise InputError(
                 f"no recorded answers at {self._path}: "
-                "backend.path names a traces.jsonl or a run directory"
+                "backend.path must be a traces.jsonl or a run directory"
             )
         self._seed = seed
         self._own: dict[Key, Place] = {}
@@ -66,7 +66,7 @@ class ReplayBackend:
             os.close(fd)
 
     def _index(self) -> None:
-        """Note where each answer stands; a later line replaces an earlier one."""
+        """Index the position of each answer; a later line replaces an earlier one."""
         offset = 0
         try:
             with os.fdopen(os.dup(self._fd), "rb") as file:
@@ -125,14 +125,14 @@ class ReplayBackend:
         return place
 
     def recorded(self, question: Ask) -> Reply | None:
-        """The recorded answer, None where there is none."""
+        """The recorded answer; None if it is missing."""
         try:
             return self.ask(question)
         except BackendError:
             return None
 
     def ask(self, question: Ask) -> Reply:
-        """The recorded answer; a missing one is an error that names the node."""
+        """The recorded answer. Raises an error with the node's name if it is missing."""
         place = self._find(question)
         record: dict[str, Any] = parse_json(os.pread(self._fd, place.length, place.offset))
         output = record.get("output")
@@ -149,12 +149,12 @@ class ReplayBackend:
         )
 
     async def aask(self, question: Ask) -> Reply:
-        """The recorded answer: a read of a few kilobytes."""
+        """The recorded answer. The read is a few kilobytes, so it does not block the loop."""
         return self.ask(question)
 
 
 def _opened(path: Path) -> int:
-    """A descriptor of the file, or of what it holds if it is gzip-compressed."""
+    """A descriptor of the file, unpacked if it is gzip-compressed."""
     with path.open("rb") as file:
         if file.read(2) != _GZIP:
             return os.dup(file.fileno())
@@ -166,9 +166,9 @@ def _opened(path: Path) -> int:
 
 
 def backend_notes(question: Ask, output: dict[str, Any], recorded: Any) -> tuple[str, ...]:
-    """The notes of the backend that gave an answer: those on record, less its reader's own.
+    """The recorded notes that the backend wrote, without those of the parser.
 
-    Whoever reads the answer again makes these again.
+    The parser writes its notes again when it reads the answer again.
     """
     notes = tuple(map(str, recorded)) if isinstance(recorded, list | tuple) else ()
     try:

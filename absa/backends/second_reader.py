@@ -12,13 +12,13 @@ from absa.schemas.settings import SECOND_READER, BackendSettings
 
 
 class WithSecondReader:
-    """Another backend, and the analyser for one node: as recorded, else computed.
+    """Another backend plus the analyser for one node. A recorded answer is preferred.
 
-    It stands outside caches and meters: the analyser costs nothing and is no call.
+    It is not cached or metered: the analyser costs nothing and does not count as a call.
     """
 
     def __init__(self, backend: Backend, settings: BackendSettings) -> None:
-        """Put the analyser beside `backend`.
+        """Add the analyser to `backend`.
 
         `backend.roles.second_reader.model` may name a model folder that `absa train` made.
         """
@@ -48,8 +48,8 @@ class WithSecondReader:
     def _recorded(self, question: Ask) -> Reply | None:
         if isinstance(self._backend, OfflineBackend):
             raise InputError(
-                "the second reader is the offline analyser, and so is the backend: it would be "
-                "compared with itself; set backend.kind to openai or replay"
+                "second_reader compares a language model with the offline analyser, but "
+                "backend.kind is offline too; set backend.kind to openai or replay"
             )
         find = getattr(self._backend, "recorded", None)
         found: Reply | None = find(question) if find else None

@@ -1,7 +1,7 @@
-"""What a server can do: from a table of known ones, else found out by asking, and remembered.
+"""What each server supports: from a table, else found by trying, and stored.
 
-What was found out is kept per server and model, also between runs, and forgotten when it turns out
-wrong or after a week: servers are updated.
+The results are stored per server and model, also between runs. They are deleted when they turn out
+wrong, and after a week, because servers are updated.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ logger = logging.getLogger(__name__)
 
 TABLE = "servers.json"
 FILE = "servers.json"
-"""What was found out; it lies beside the answer cache."""
+"""The file with the results, beside the answer cache."""
 
 Mode = Literal["json_schema", "tool", "json_object", "text"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-"""Ways to ask for structure, the strictest first."""
+"""Modes of structured output, the strictest first."""
 
 PARAMETERS = ("temperature", "seed", "logprobs")
 _LIMITS: tuple[str | None, ...] = ("max_tokens", "max_completion_tokens", None)
-"""What servers call the longest answer; the last resort is not to send it."""
+"""The servers' names for the maximum answer length. None: do not send it."""
 
 _REMEMBERED = timedelta(days=7)
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one server wants to be asked for one model."""
+    """The request options that a server accepts for a model."""
 
     mode: Mode = "json_schema"
     unsent: frozenset[str] = frozenset()
     limit: str | None = "max_tokens"
 
     def after_refusal(self, words: str) -> Dialect | None:
-        """What to try next: without the parameter that the server names, else a simpler mode."""
+        """The next dialect to try: without the rejected parameter, else with a simpler mode."""
         words = words.lower()
         for name in PARAMETERS:
             if name in words and name not in self.unsent:
@@ -57,14 +57,14 @@ class Dialect:
         return self.simpler()
 
     def simpler(self) -> Dialect | None:
-        """The next mode; None after the last."""
+        """The dialect with the next simpler mode; None after the last."""
         rest = MODES[MODES.index(self.mode) + 1 :]
         return replace(self, mode=rest[0]) if rest else None
 
 
 @cache
 def known(base_url: str, model: str) -> Dialect:
-    """What the table says about a server and a model; every row that fits adds to it."""
+    """The dialect of a server and model by the table; every matching row adds to it."""
     parts = urlsplit(base_url)
     here = {"host": parts.hostname or "", "port": parts.port, "model": model}
     dialect = Dialect()
@@ -85,15 +85,15 @@ def _facts(dialect: Dialect) -> dict[str, Any]:
 def _dialect(facts: dict[str, Any]) -> Dialect:
     mode, limit = facts["mode"], facts["limit"]
     if mode not in MODES or limit not in _LIMITS:
-        raise ValueError(f"not a way to ask: {facts}")
+        raise ValueError(f"not a valid dialect: {facts}")
     return Dialect(mode, frozenset(facts["unsent"]), limit)
 
 
 class Servers:
-    """What is known about servers. With a path, what was found out outlives the process."""
+    """The dialects of servers. With a path they are stored between runs."""
 
     def __init__(self, path: Path | None) -> None:
-        """Remember where; nothing is read before `load`."""
+        """Store the path; nothing is read before `load`."""
         self._path = path
         self._found: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
@@ -101,24 +101,24 @@ class Servers:
         self.is_changed = False
 
     def renew(self) -> None:
-        """Begin again in a forked process: a thread of the parent may have held the lock."""
+        """Make a new lock in a forked process: a thread of the parent may have held the old one."""
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Read what earlier runs found out."""
+        """Read the results of earlier runs."""
         stored = self._read()
         with self._lock:
             self._found = {**stored, **self._found}
             self.is_loaded = True
 
     def dialect(self, base_url: str, model: str) -> Dialect:
-        """How to ask this model."""
+        """The dialect to use for this model."""
         with self._lock:
             facts = self._found.get(_key(base_url, model))
         return _dialect(facts) if facts else known(base_url, model)
 
     def learn(self, base_url: str, model: str, dialect: Dialect) -> None:
-        """This is how it worked."""
+        """Store the dialect that worked."""
         today = datetime.now(UTC).date().isoformat()
         with self._lock:
             self._found[_key(base_url, model)] = {**_facts(dialect), "found": today}
@@ -126,14 +126,14 @@ class Servers:
         logger.info("%s at %s is asked by %s from now on", model, base_url, dialect)
 
     def forget(self, base_url: str, model: str) -> bool:
-        """What was found out is wrong: begin with the table again. Whether there was anything."""
+        """Delete a stored dialect that failed. Returns whether there was one."""
         with self._lock:
             forgotten = self._found.pop(_key(base_url, model), None) is not None
             self.is_changed |= forgotten
         return forgotten
 
     def save(self) -> None:
-        """Write it down. A cache that cannot be written costs a few questions, not the run."""
+        """Write the results. If that fails, later runs make a few more requests."""
         with self._lock:
             text = json.dumps(self._found, ensure_ascii=False, indent=2)
             self.is_changed = False
@@ -159,7 +159,7 @@ class Servers:
                 if date.fromisoformat(facts["found"]) >= oldest:
                     found[key] = facts
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            logger.warning("%s is damaged and is written again: %s", self._path, error)
+            logger.warning("%s is damaged and will be overwritten: %s", self._path, error)
         return found
 
 

@@ -1,7 +1,8 @@
-"""Agents of one sample that ask at the same time: a failure of one waits for the others' answers.
+"""When agents of one sample ask in parallel and one fails, it waits for the other answers.
 
-LangGraph cancels the nodes that run beside one that fails. Their calls are sent and will be
-charged, so they have to end first: the answers are stored, and the next start does not pay again.
+LangGraph cancels the nodes that run in parallel with a failing node. Their requests are already
+sent and will be charged. So the failure waits until their answers are stored, and the next start
+does not pay for them again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from absa.schemas.errors import BackendError
 
 
 class SiblingsFirst:
-    """Another backend; an error is raised when the sample's other calls have ended."""
+    """A backend that raises an error only after the sample's other calls have ended."""
 
     def __init__(self, inner: Backend) -> None:
         """Ask `inner`."""

@@ -1,4 +1,4 @@
-"""One request and its answer, without I/O: how structure is asked for, what can be read."""
+"""One request and its answer, without I/O: structured output and parsing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from absa.schemas.backend import Ask, known_usage
 from absa.schemas.errors import AnswerError
 
 SHOWN = 300
-"""Characters of a server's or a model's own words in a message or a note."""
+"""Characters of a server's or model's text that a message or note quotes."""
 
 _REPEATED = 4000
-"""Characters of an answer that its model is shown again."""
+"""Characters of an answer that a repair request quotes."""
 LONGEST_ANSWER = 1_000_000
-"""Characters of an answer, thoughts included: more than any model writes at once."""
+"""Largest accepted answer in characters, thoughts included."""
 _LONGEST_WHY = 2000
 
 _REPAIR = (
@@ -36,7 +36,7 @@ Outcome = AIMessage | Exception
 
 @dataclass(frozen=True)
 class Call:
-    """One request: the same however often it has to be repeated."""
+    """One request. A retry sends the same request again."""
 
     role: Role
     dialect: Dialect
@@ -46,8 +46,8 @@ class Call:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What asks for structure, in this dialect, and for the probabilities of names."""
-        # One alternative per token, the least there is: llama.cpp tells twenty unless asked.
+        """The request options for structured output and token probabilities in this dialect."""
+        # One alternative per token is the minimum; llama.cpp's default is twenty.
         weighing = {"logprobs": True, "top_logprobs": 1}
         return {**self._structure(), **(weighing if self.is_weighed else {})}
 
@@ -58,9 +58,9 @@ class Call:
 
     @property
     def is_weighed(self) -> bool:
-        """Whether the server is asked for the probabilities of tokens.
+        """Whether the request asks for token probabilities.
 
-        Not with a tool, whose arguments have none, and not in the plainest of requests.
+        Tool arguments have none, and the plainest request does not ask for them.
         """
         asked = self.dialect.mode in ("json_schema", "json_object")
         return asked and self.has_names and "logprobs" not in self.dialect.unsent
@@ -80,26 +80,26 @@ class Call:
 
 @dataclass(frozen=True)
 class Reading:
-    """What could be read of an answer."""
+    """The parts of an answer that could be read."""
 
     output: dict[str, Any] | None = None
     why: str | None = None
     """Why it should be asked for again."""
     missing: int = 0
-    """How many parts of it are left out."""
+    """The number of parts that were left out."""
     notes: tuple[str, ...] = ()
 
 
 def conversation(question: Ask) -> tuple[BaseMessage, ...]:
-    """A question as messages. What is the same for every text comes first, for prompt caches."""
+    """A question as messages. The part that is equal for all texts comes first (prompt caching)."""
     before = ((HumanMessage(asked), AIMessage(told)) for asked, told in question.examples)
     turns = (*chain.from_iterable(before), HumanMessage(question.user))
     return (SystemMessage(question.system), *turns)
 
 
 @dataclass(frozen=True)
-class Heard:
-    """An answer and what could be read of it."""
+class ParsedAnswer:
+    """An answer and its parsed parts."""
 
     message: AIMessage
     text: str
@@ -107,7 +107,7 @@ class Heard:
 
     @property
     def ran_out(self) -> bool:
-        """Whether it reached the longest answer that is allowed."""
+        """Whether the answer reached the maximum length."""
         return self.message.response_metadata.get("finish_reason") == "length"
 
     @property
@@ -115,28 +115,28 @@ class Heard:
         """Whether the model says that it will not answer."""
         return bool(self.text) and self.message.additional_kwargs.get("refusal") == self.text
 
-    def is_as_good_as(self, other: Heard) -> bool:
-        """Whether no more is left out than of another answer."""
+    def is_as_good_as(self, other: ParsedAnswer) -> bool:
+        """Whether it leaves out at most as much as another answer."""
         return other.reading.output is None or self.reading.missing <= other.reading.missing
 
     def repair(self, call: Call) -> Call:
-        """The request that shows the model this answer, and what is wrong with it."""
+        """The request that shows the model its answer and the error in it."""
         shown = (AIMessage(self.text[:_REPEATED]),) if self.text.strip() else ()
         asked = HumanMessage(_REPAIR.format(why=self.reading.why))
         return replace(call, messages=(*call.messages, *shown, asked))
 
 
-def hear(message: AIMessage, answer: type[Answer], tally: Tally) -> Heard:
+def parse_message(message: AIMessage, answer: type[Answer], tally: Tally) -> ParsedAnswer:
     """Read an answer; its tokens are counted."""
     counts: Mapping[str, Any] = message.usage_metadata or {}
     named = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
     tally.add_usage(known_usage({name: counts.get(theirs) for name, theirs in named.items()}))
     text = _said(message)
-    return Heard(message, text, read(text, answer))
+    return ParsedAnswer(message, text, read(text, answer))
 
 
 def _said(message: AIMessage) -> str:
-    """What the model said, as text, whichever way it was asked."""
+    """The model's answer as text, in any mode of structured output."""
     for tool_call in message.tool_calls:
         return json.dumps(tool_call["args"], ensure_ascii=False)
     for broken in message.invalid_tool_calls:
@@ -144,15 +144,15 @@ def _said(message: AIMessage) -> str:
     return str(message.text) or message.additional_kwargs.get("refusal") or ""
 
 
-def weighed(heard: Heard, answer: type[Answer]) -> dict[str, Any]:
-    """What was read, with how likely the model held the names in it, if the server told."""
+def weighed(heard: ParsedAnswer, answer: type[Answer]) -> dict[str, Any]:
+    """The parsed answer with the probabilities of its names, if the server returned them."""
     told = heard.message.response_metadata.get("logprobs")
     tokens = told.get("content") if isinstance(told, Mapping) else None
     return likelihood.with_probabilities(heard.reading.output or {}, answer, tokens)
 
 
 def read(text: str, answer: type[Answer]) -> Reading:
-    """What can be read of an answer: valid items are kept, the rest is told."""
+    """Parse an answer. Valid items are kept; the reasons for the others are returned."""
     if len(text) > LONGEST_ANSWER:
         length = f"{len(text):,} characters, more than {LONGEST_ANSWER:,}"
         return Reading(why=f"the answer has {length}")
@@ -168,5 +168,5 @@ def read(text: str, answer: type[Answer]) -> Reading:
 
 
 def _short(why: str) -> str:
-    """A reason quotes the answer, which may be long."""
+    """Shorten a reason, because it can quote a long answer."""
     return why if len(why) <= _LONGEST_WHY else f"{why[:_LONGEST_WHY]} …"

@@ -1,6 +1,6 @@
-"""What goes over the wire to a chat model and what comes back: schemas out, JSON in.
+"""Schemas for requests to chat models, and parsing of the JSON they return.
 
-Pure functions; nothing here knows a server.
+Pure functions that do not depend on a server.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from absa.backends.lenient import mend
+from absa.backends.lenient import repair_json
 from absa.nodes.agent import encodable
 from absa.nodes.assets import read_json
 from absa.schemas.answers import Answer, read_answer
 from absa.schemas.errors import AnswerError
 
 _KEPT = frozenset({"type", "enum", "const", "anyOf", "items", "properties"})
-"""Keywords every strict-mode server knows. Bounds and defaults are not among them."""
+"""Schema keywords that every strict-mode server supports. Bounds and defaults are not."""
 
 _VERDICTS = ("polarity", "action", "value")
 
@@ -28,17 +28,17 @@ _THOUGHTS_BEGIN = re.compile(r"<think(?:ing)?>")
 _THOUGHTS_END = re.compile(r"</think(?:ing)?>")
 
 _MAX_STARTS = 50
-"""How many opening braces of a prose answer are tried before it counts as unreadable."""
+"""The number of opening braces that are tried before an answer counts as unreadable."""
 _MAX_MENDED = 3
-"""Of how many it is tried whether they can be mended, which is slower."""
+"""The number of objects whose repair is tried, which is slower."""
 
 
 @cache
 def wire_schema(answer: type[Answer]) -> dict[str, Any]:
-    """The JSON schema a server is asked to keep to.
+    """The JSON schema of an answer for a request.
 
-    Strict mode wants every property required and no others allowed, and knows few keywords;
-    references are resolved because not every server follows them. No answer is recursive.
+    Strict mode requires every property, forbids others, and supports few keywords. References
+    are resolved because some servers do not follow them. No answer type is recursive.
     """
     schema = answer.model_json_schema()
     definitions = schema.get("$defs", {})
@@ -66,7 +66,7 @@ def wire_schema(answer: type[Answer]) -> dict[str, Any]:
 
 
 def _order(schema: Mapping[str, Any]) -> list[str]:
-    """Evidence before the verdict: a model judges better what it has just quoted."""
+    """Put evidence before the verdict: a model judges better after it has quoted the text."""
     names = [name for name in schema["properties"] if name != "evidence"]
     if "evidence" in schema["properties"]:
         place = next((i for i, name in enumerate(names) if name in _VERDICTS), len(names))
@@ -91,7 +91,7 @@ def response_format(answer: type[Answer]) -> dict[str, Any]:
 def tool(answer: type[Answer]) -> dict[str, Any]:
     """The answer type as a tool whose arguments are the answer.
 
-    Not `strict`: servers that know strict tools know `response_format` too.
+    It is not `strict`: servers with strict tools also support `response_format`.
     """
     return {
         "type": "function",
@@ -110,26 +110,26 @@ class Parsed:
     output: dict[str, Any]
     notes: tuple[str, ...] = ()
     cut: str | None = None
-    """The words at the end that were left out because the answer breaks off."""
+    """The text at the end that was left out because the answer breaks off."""
 
 
 def parse(text: str, answer: type[Answer]) -> Parsed:
-    """The JSON object in a model's answer, out of fences, thoughts and prose if need be.
+    """The JSON object in a model's answer, extracted from fences, thoughts and prose.
 
-    Of several objects the first that has a list of records of those asked for is taken: a record
-    may share a key with the answer, and is not it. Raises `AnswerError`, with a reason the model
-    can act on, where there is none.
+    Of several objects it takes the first with one of the expected lists of records, because a
+    single record can share a key with the answer. Raises `AnswerError` with a reason that the
+    model can act on.
     """
     text = _without_thoughts(text)
     if not text:
         raise AnswerError("the answer is empty")
     expected = {*_records(answer), *answer.forbidden} or answer.model_fields.keys()
-    candidates = [_in_our_words(parsed, answer) for parsed in _objects(text)]
+    candidates = [_rename_keys(parsed, answer) for parsed in _objects(text)]
     if not candidates:
         raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
     found = next((one for one in candidates if expected & one.output.keys()), candidates[0])
     if found.cut is not None and (lost := _lists(answer) - found.output.keys()):
-        # Items may be lost and said to be; an answer without a whole list is another answer.
+        # A missing item is noted. A missing list would change the meaning of the answer.
         raise AnswerError(f"the answer breaks off before {', '.join(sorted(lost))}")
     if not expected & found.output.keys():
         raise AnswerError(f"none of the expected keys {sorted(expected)} is in the answer")
@@ -137,7 +137,7 @@ def parse(text: str, answer: type[Answer]) -> Parsed:
 
 
 def _without_thoughts(text: str) -> str:
-    """The answer after the thoughts; some servers leave out where they begin, or they never end.
+    """The answer after the thoughts. Some servers omit their start tag, or they never end.
 
     A draft among the thoughts is not the answer. Tags inside the answer's own strings stay.
     """
@@ -149,7 +149,7 @@ def _without_thoughts(text: str) -> str:
 
 @cache
 def _lists(answer: type[Answer]) -> frozenset[str]:
-    """What an answer cannot do without."""
+    """The keys of the answer's required lists."""
     properties = wire_schema(answer)["properties"]
     lists = {name for name, node in properties.items() if node.get("type") == "array"}
     return frozenset(lists.difference(answer.optional))
@@ -157,16 +157,16 @@ def _lists(answer: type[Answer]) -> frozenset[str]:
 
 @cache
 def _records(answer: type[Answer]) -> frozenset[str]:
-    """Those of its lists whose items have keys of their own."""
+    """The keys of the lists whose items are objects."""
     properties = wire_schema(answer)["properties"]
     return frozenset(name for name in _lists(answer) if "properties" in properties[name]["items"])
 
 
 def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
-    """What of a parsed answer the reader would have to leave out; raises `AnswerError` if all.
+    """The invalid items of a parsed answer; raises `AnswerError` if nothing is valid.
 
-    Full lists that a reviewer must not give do not count: they are read as a violation. A list
-    that was given empty is an answer, one of which nothing can be read is none.
+    Lists that a reviewer must not fill are not counted here: they are read as a violation. An
+    empty list is a valid answer. A list without any valid item is not.
     """
     read_answer(answer, output)
     asked_for = {key: value for key, value in output.items() if key in answer.model_fields}
@@ -180,7 +180,7 @@ def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
 
 
 def _number(text: str) -> float | None:
-    """A finite number: `1e999` would otherwise become an infinity no JSON file can hold."""
+    """Parse a finite number: `1e999` would become infinity, which JSON cannot hold."""
     value = float(text)
     return value if math.isfinite(value) else None
 
@@ -189,7 +189,7 @@ _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=lambda _: None)
 
 
 def _objects(text: str) -> Iterator[Parsed]:
-    """The JSON objects in a text, each as it stands or, for the first few, mended.
+    """The JSON objects in a text, as they are or, for the first few, repaired.
 
     An object that is cut off comes before those inside it, which are only its parts.
     """
@@ -211,7 +211,7 @@ def _objects(text: str) -> Iterator[Parsed]:
 
 
 def _mended(text: str, start: int) -> Parsed | None:
-    mended = mend(text, start)
+    mended = repair_json(text, start)
     if mended is None:
         return None
     try:
@@ -223,8 +223,8 @@ def _mended(text: str, start: int) -> Parsed | None:
     return Parsed(value, cut=mended.left_out)
 
 
-def _in_our_words(parsed: Parsed, answer: type[Answer]) -> Parsed:
-    """Keys in the review's language, or nearly right ones, renamed to those asked for."""
+def _rename_keys(parsed: Parsed, answer: type[Answer]) -> Parsed:
+    """Rename keys that are nearly right, or in the language of the text, to the expected keys."""
     renamed: dict[str, str] = {}
     output = _renamed(parsed.output, wire_schema(answer), renamed)
     if not renamed:
@@ -247,13 +247,13 @@ def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> 
         name = key if key in properties else _our_key(key, part, properties, value.keys())
         if name != key:
             renamed[key] = name
-        # A key that is said twice keeps what was said first.
+        # If a key occurs twice, the first value is kept.
         given.setdefault(name, _renamed(part, properties.get(name, {}), renamed))
     return given
 
 
 def _our_key(key: str, value: Any, properties: Mapping[str, Any], given: Set[str]) -> str:
-    """The name we have for a key, among those not given; only a list is another name's list."""
+    """The expected name for a key that is still missing; a list matches only a list."""
     plain = "_".join(key.casefold().split())
     candidates = (plain, *read_json("answer_keys.json").get(plain, ()))
     return next(

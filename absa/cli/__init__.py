@@ -1,6 +1,6 @@
 """The command line. A command is a module with `register(app)`, named once in `COMMANDS`.
 
-Nothing heavy is imported here or at the top of a command's module: `absa --help` is to be quick.
+Heavy modules are not imported here or at the top of a command's module: `absa --help` must be fast.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 _OUTPUT_FAILURES = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EROFS)
 
-# Typer carries its own copy of click or uses the installed one, depending on its version; its
-# BadParameter leads to the base class of usage errors in both.
+# Depending on its version, Typer has its own copy of click or uses the installed one. BadParameter
+# is derived from the base class of usage errors in both.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -86,8 +86,8 @@ def build_app() -> typer.Typer:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit with its code."""
-    # What is imported stays. Looking through it for garbage, again and again while it comes in and
-    # once more at the end, takes a fifth of the time of a short command.
+    # Imported objects are never freed, but garbage collection during the imports and at the end
+    # takes a fifth of the time of a short command.
     gc.set_threshold(50_000, 20, 50)
     code = run(args)
     gc.freeze()
@@ -95,7 +95,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run a command line; its exit code: 0 fine, 1 some texts failed, 2 wrong use.
+    """Run a command line; return the exit code: 0 success, 1 some texts failed, 2 usage error.
 
     A user's mistake is one line on stderr, never a traceback.
     """
@@ -111,7 +111,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        # Python wraps an interrupt that comes while a class is being made.
+        # Python wraps a KeyboardInterrupt that comes while a class is created.
         interrupted = isinstance(error.__cause__, KeyboardInterrupt)
         code = INTERRUPTED if interrupted else _explain(error)
         if code is None:
@@ -132,7 +132,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Nothing: the commands do the work."""
+    """The root command, which does nothing itself."""
 
 
 def _print_version() -> NoReturn:
@@ -141,10 +141,10 @@ def _print_version() -> NoReturn:
 
 
 def _explain(error: Exception) -> int | None:
-    """Tell the user what is wrong; the exit code, or None for what is no mistake of theirs."""
+    """Print a user's error; return the exit code, or None if it is not a user's error."""
     if isinstance(error, _CommandLineError):
         return _explain_usage(error)
-    # Their modules are loaded already if one of them was raised.
+    # If one of these errors was raised, its module is already loaded.
     from absa.config import SettingsError
     from absa.data.problems import DataError
     from absa.database import StorageError
@@ -162,13 +162,13 @@ def _explain(error: Exception) -> int | None:
 
 
 def _explain_system(error: OSError) -> int | None:
-    """A file that cannot be used, or an output that cannot be written to."""
+    """Print an OSError about a file or about the output."""
     if error.filename is not None:
         complain(f"{error.filename}: {error.strerror}")
         return WRONG_USE
     if error.errno not in _OUTPUT_FAILURES:
         return None
-    # What is left in the buffer would fail again when Python ends.
+    # The rest of the buffer would raise the error again when Python ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     complain(f"the output cannot be written: {error.strerror}")
     return FAILED
@@ -187,7 +187,7 @@ def _explain_usage(error: Exception) -> int:
 
 
 def _never_fail_to_write() -> None:
-    """A terminal that cannot show a character shows another one, and the command goes on."""
+    """Replace characters that the terminal cannot encode, instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")

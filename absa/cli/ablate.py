@@ -1,4 +1,4 @@
-"""`absa ablate`: configurations side by side, and whether the debate helped."""
+"""`absa ablate`: compares configurations and says whether the debate helped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EPILOG = "Example: absa ablate reviews.jsonl --out runs/ablation --configs defau
 
 
 class _Greedy(TyperCommand):
-    """A command whose `--configs` takes all the words that follow it."""
+    """A command whose `--configs` takes several words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         found: list[str] = []
@@ -151,12 +151,12 @@ def ablate(
     if fitting:
         _fit(source, data, out, seed, as_json=as_json)
         return
-    # Whatever can be wrong is told before anything is paid for.
+    # All inputs are checked before the first paid call.
     tried = [*grid(sweeps or ()), *(variants() if replay_variants else ())]
     if source is not None and not tried:
-        raise AblationError("--from: give --sweep or --replay-variants to say what to try on it")
+        raise AblationError("--from needs --sweep or --replay-variants")
     if data is None and (source is None or configs):
-        raise AblationError("DATA is missing: a file with labelled samples, before --configs")
+        raise AblationError("DATA is missing: give a file with labelled samples before --configs")
     found: dict[str, Any] = {"notes": []}
     failed = False
     try:
@@ -208,7 +208,7 @@ def _fit(source: Path | None, data: Path | None, out: Path, seed: int, *, as_jso
 def _configurations(
     names: Sequence[str] | None, sets: Sequence[str] | None, train: Path | None
 ) -> tuple[list[Configuration], Constant | None, list[str]]:
-    """The configurations, what `constant` says, and what was left out."""
+    """The configurations, the constant baseline, and notes on left-out ones."""
     from absa.ablate import DEFAULT_NAMES, load, with_analyser
     from absa.ablate.configurations import CONSTANT
     from absa.ablate.constant import learn
@@ -228,7 +228,7 @@ def _configurations(
 
 
 def _require_gold(data: Path, limit: int | None) -> None:
-    """At least two samples to compare by, before anything is paid for."""
+    """Check before the first paid call that at least two samples have gold."""
     from itertools import islice
 
     from absa.ablate import AblationError
@@ -251,7 +251,7 @@ def _run_all(
     *,
     retry_failed: bool,
 ) -> bool:
-    """Every configuration as a run; whether some samples failed."""
+    """Run every configuration; return whether some samples failed."""
     from absa.cli.run import carry_out
     from absa.runs import RunPlan
     from absa.runs.plan import SAME_COMMAND
@@ -296,7 +296,7 @@ def _sweep(source: Path, tried: Sequence[Point], seed: int) -> dict[str, Any]:
 
 
 def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
-    """The tables, then the verdict: what is read last is on the screen."""
+    """Print the tables, then the verdict, so that the verdict stays visible."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -334,7 +334,7 @@ def _rich(table: Table) -> Any:
         if number < table.text_columns:
             shown.add_column(name, overflow="fold")
         else:
-            # Numbers stay in one piece; a narrow screen folds the names.
+            # Numbers are not wrapped. On a narrow screen the names are.
             longest = max(map(len, (*name.split(), *(row[number] for row in table.rows))))
             shown.add_column(name, justify="right", width=longest)
     for row in table.rows:

@@ -22,7 +22,7 @@ from absa.cli.options import (
     print_json,
     settings_from,
 )
-from absa.nodes.morphemes import load_aside
+from absa.nodes.morphemes import load_in_child_process
 
 if TYPE_CHECKING:
     from absa.api import TextAnalyser
@@ -40,7 +40,7 @@ EPILOG = 'Example: absa analyze "사용감은 좋지만 가격은 비싸요."'
 
 
 class Line(NamedTuple):
-    """A line of the input with its number, and what is wrong with it if it cannot be read."""
+    """A line of the input with its number, and the problem if it cannot be read."""
 
     text: str
     number: int
@@ -105,7 +105,7 @@ def analyze(
     if (text is None) == (file is None):
         raise UsageError("give exactly one of: TEXT, - (standard input), --file FILE")
     if text is not None and any("가" <= letter <= "힣" for letter in text):
-        load_aside()
+        load_in_child_process()
     settings = settings_from(config, sets, wiring, demos)
     fields = {
         "lang": lang or None,
@@ -122,7 +122,7 @@ def analyze(
 
 
 def _analyze_argument(text: str, analyzer: _Analyzer, screen: _Printer) -> None:
-    """One text from the command line. If the text is invalid, the exit code is 2 (wrong use)."""
+    """Analyze one text from the command line. For an invalid text the exit code is 2."""
     from absa.nodes.intake import checked_text
     from absa.schemas.errors import BackendError
 
@@ -146,12 +146,12 @@ def _hint_at_file(text: str) -> None:
 
 
 def _analyze_lines(lines: Iterator[Line], analyzer: _Analyzer, screen: _Printer) -> int:
-    """Analyze the texts one by one as they come in; return how many failed."""
+    """Analyze the texts as they arrive; return the number of failures."""
     from absa.schemas.errors import BackendError, InputError
 
     number = failed = 0
     for number, line in enumerate(lines, start=1):
-        # Opened with the first text: a mistake in the settings is not a failure of a text.
+        # Opened at the first text: an error in the settings must not count as a failed text.
         analyzer.open()
         problem = line.problem
         if problem is None:
@@ -165,7 +165,7 @@ def _analyze_lines(lines: Iterator[Line], analyzer: _Analyzer, screen: _Printer)
             continue
         screen.show(output, seconds, number, line.number)
     if not number:
-        raise InputError("there is no text to analyze: the input is empty")
+        raise InputError("the input is empty: there is no text to analyze")
     return failed
 
 
@@ -248,7 +248,7 @@ def _lines(path: str) -> Iterator[Line]:
 
 
 def _stdin() -> Iterator[Line]:
-    """The lines of standard input as they come, so that a pipe that stays open is answered."""
+    """Yield the lines of standard input as they arrive, so that an open pipe gets answers."""
     from absa.small_files import bounded_lines
 
     for number, line in enumerate(bounded_lines(sys.stdin.buffer), start=1):

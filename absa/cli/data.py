@@ -1,4 +1,4 @@
-"""`absa data`: what a data file holds, before anything is spent on it."""
+"""`absa data`: statistics of a data file."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _table(summary: DataSummary) -> Table:
 
 
 def share_text(share: Share) -> str:
-    """`12/34 (35.3 %)`; no percentage of nothing."""
+    """For example `12/34 (35.3 %)`, without a percentage if the denominator is 0."""
     n, m = share.numerator, share.denominator
     return f"{n:,}/{m:,}" + (f" ({n / m:.1%})".replace("%", " %") if m else "")
 

@@ -1,4 +1,4 @@
-"""`absa doctor`: what is installed, which settings hold, and whether the backend answers."""
+"""`absa doctor`: checks the installation, the settings and the backend."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def doctor(
     config: ConfigOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Look at everything, print it, and exit by the backend's answer."""
+    """Run all checks, print them, and set the exit code by the backend's answer."""
     settings = settings_from(config, sets)
     findings: Finding = {
         "python": {"version": platform.python_version(), "path": sys.executable},
@@ -99,7 +99,7 @@ def _korean() -> Finding:
     start = time.perf_counter()
     try:
         morphemes = [f"{token.form}/{token.tag}" for token in kiwi().tokenize("가격은")]
-    except Exception as error:  # whatever its native code or a missing model brings up
+    except Exception as error:  # native code or a missing model can raise any error
         return {"loads": False, "reason": f"{type(error).__name__}: {error}"}
     return {"loads": True, "ms": _since(start), "example": " ".join(morphemes)}
 
@@ -117,20 +117,20 @@ def _backend(settings: Settings) -> Finding:
         if backend.kind == "offline":
             _check_models()
         answer = _ask(settings)
-    except Exception as error:  # the reason is the finding
+    except Exception as error:  # the error is the result of the check
         return {**about, "answers": False, "reason": _reason(error, backend)}
     return {**about, "answers": True, "ms": _since(start), "answer": answer}
 
 
 def _check_models() -> None:
-    """The question is Korean: damage to models of another language would not show in its answer."""
+    """Load all models, because the Korean test question does not use those of other languages."""
     from absa.offline.models import folder
 
     folder.shipped().check()
 
 
 def _server(role: RoleSettings) -> Finding:
-    """Whom a role asks, how, and where its key would come from; never the key."""
+    """Model, server and mode of a role, and the place of its key; never the key."""
     from absa.backends.cache import default_path
     from absa.backends.keys import OPENAI_URL, Keys
     from absa.backends.servers import FILE, Servers
@@ -148,7 +148,7 @@ def _server(role: RoleSettings) -> Finding:
 
 
 def _ask(settings: Settings) -> Mapping[str, Any]:
-    """One real question, without the retries that a batch would want."""
+    """Ask one real question without retries."""
     from absa.backends import open_backend
     from absa.nodes.atsa import atsa
     from absa.schemas.state import State
@@ -170,7 +170,7 @@ def _ask(settings: Settings) -> Mapping[str, Any]:
 
 
 def _first_recorded(question: Ask, path: Path) -> Ask:
-    """A question that a recording can answer: its first one."""
+    """The first recorded question."""
     from absa.schemas.errors import InputError
 
     file = path / "traces.jsonl" if path.is_dir() else path
@@ -180,7 +180,7 @@ def _first_recorded(question: Ask, path: Path) -> Ask:
                 record = parse_json(line)
                 uid, node, turn = record["uid"], record["node"], record.get("turn") or 0
                 return replace(question, uid=str(uid), node=str(node), turn=int(turn))
-    raise InputError(f"{file}: no recorded answers in it")
+    raise InputError(f"{file} has no recorded answers")
 
 
 def _base_url(backend: BackendSettings) -> str:
@@ -203,7 +203,7 @@ def _reason(error: Exception, backend: BackendSettings) -> str:
 
 
 def _connection_trouble(url: str) -> str | None:
-    """What the network says about a server that gave no answer; None if it can be reached."""
+    """The network error of a server that did not answer; None if it can be reached."""
     import socket
 
     parts = urlsplit(url)
@@ -216,7 +216,7 @@ def _connection_trouble(url: str) -> str | None:
 
 
 def _tracing() -> bool:
-    """Whether LangChain sends what it does to a tracing service."""
+    """Whether LangChain sends traces to a tracing service."""
     names = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2")
     return any(os.environ.get(name, "").lower() in ("true", "1") for name in names)
 
@@ -262,7 +262,7 @@ def _print(findings: Finding) -> None:
 
 
 def _lines(f: Finding) -> list[tuple[str, str, str]]:
-    """State, name and text of each line; the state says it without colour."""
+    """State, name and text of each line. The state is also readable without colour."""
     yes = {True: "ok", False: "no"}
     lines = [("ok", "python", f"{f['python']['version']} ({f['python']['path']})")]
     for name, found in f["versions"].items():

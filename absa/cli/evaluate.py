@@ -1,4 +1,4 @@
-"""`absa evaluate`: a run against its gold, and what its debate did."""
+"""`absa evaluate`: scores a run against gold and shows the effect of the debate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def evaluate(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json.")] = False,
 ) -> None:
-    """Evaluate, write the files and print what they say."""
+    """Evaluate, write the files and print their content."""
     from absa.metrics import GoldError, write
     from absa.metrics import evaluate as evaluate_run
 
@@ -62,7 +62,7 @@ def evaluate(
 
 
 def show(metrics: Metrics, directory: Path) -> None:
-    """Print the headline, then everything by tables."""
+    """Print the headline, then the tables."""
     from rich.text import Text
 
     from absa.show import printable
@@ -289,7 +289,7 @@ def _seeds_table(metrics: Metrics) -> Table:
 def _process_table(process: Metrics) -> Table:
     table = _table("", "number", "of", "rate")
     for name, found in _rates(process):
-        # What was never counted says nothing; it stands in metrics.json as vacuous.
+        # Metrics without counts are not shown. metrics.json lists them as vacuous.
         if found["denominator"] and (found["numerator"] or "." not in name):
             value = found["rate"]
             each = name.endswith("_per_sample")

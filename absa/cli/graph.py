@@ -1,4 +1,4 @@
-"""`absa graph`: the graph of the settings as a drawing."""
+"""`absa graph`: draws the graph of the settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPILOG = "Example: absa graph --config abl_no_debate --format svg > graph.svg"
 
 
 class Format(StrEnum):
-    """How to draw."""
+    """The format of the drawing."""
 
     mermaid = "mermaid"
     ascii = "ascii"

@@ -1,4 +1,4 @@
-"""Single keys from a terminal, and lines where words have to be typed."""
+"""Reads single keys and lines from a terminal."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import select
 import sys
 from types import TracebackType
 
-# What the keys of a Korean keyboard give while it writes Hangul.
+# The letters of the keys on a Korean keyboard in Hangul mode.
 _HANGUL = dict(zip("ㅏㄹㅇㅁㅣㅜㅕㅠㅂㄴㅓㅑㅔㅡ", "kfdalnubqsjipm", strict=True))
 _SEQUENCES = {"[A": "up", "[B": "down", "OA": "up", "OB": "down"}
 _NAMED = {"\r": "enter", "\n": "enter", "\x04": "", "\t": "down"}
-# What follows an escape, to its last character: one, or `[` or `O` with parameters up to a final
-# byte. Some terminals send a second escape for Alt, and Linux' console `[[A` for F1.
+# An escape sequence: one character, or `[` or `O` with parameters up to a final byte. Some
+# terminals send a second escape for Alt, and the Linux console sends `[[A` for F1.
 _WHOLE = re.compile(r"\x1b*(?:[^\x1b\[O]|\[\[.|[\[O](?!\[)[^@-~]*[@-~])", re.DOTALL)
-# The rest of an arrow key comes at once; a lone escape is followed by nothing.
+# The rest of an escape sequence arrives at once. Nothing follows a single escape.
 _SEQUENCE_WAIT_S = 0.05
 
 
 class Keyboard:
-    """The terminal's keys, one by one; the terminal is as it was when this ends."""
+    """Reads single keys. Restores the terminal at the end."""
 
     def __enter__(self) -> Keyboard:
-        """Take the keys as they are pressed."""
+        """Switch the terminal to single keys."""
         import termios
 
         self._fd = sys.stdin.fileno()
@@ -37,7 +37,7 @@ class Keyboard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         self._whole_lines()
 
     def key(self) -> str:
@@ -48,7 +48,7 @@ class Keyboard:
         return _NAMED.get(char, _HANGUL.get(char, char.lower()))
 
     def line(self, prompt: str) -> str:
-        """A line as the user types it; empty if they give up."""
+        """Read a line; empty if the user cancels."""
         import readline  # noqa: F401  (with it, `input` knows how wide a character is)
 
         self._whole_lines()
@@ -71,7 +71,7 @@ class Keyboard:
 
     def _char(self) -> str:
         read = os.read(self._fd, 1)
-        # The first byte of a character says how many follow.
+        # The first byte of a character determines its length.
         first = read[0] if read else 0
         more = 3 if first >= 0xF0 else 2 if first >= 0xE0 else 1 if first >= 0xC0 else 0
         for _ in range(more):
@@ -85,5 +85,5 @@ class Keyboard:
         return _SEQUENCES.get(found, "escape" if not found else "unknown")
 
     def _char_at_once(self) -> str:
-        """A character that is there already, else none."""
+        """A character that is already available, else an empty string."""
         return self._char() if select.select([self._fd], [], [], _SEQUENCE_WAIT_S)[0] else ""

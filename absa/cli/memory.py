@@ -1,4 +1,4 @@
-"""`absa memory`: what is remembered, learning from reviews, and forgetting."""
+"""`absa memory`: shows and prunes episodes, and learns from reviews."""
 
 from __future__ import annotations
 

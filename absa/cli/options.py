@@ -1,4 +1,4 @@
-"""What commands share: options for settings, and the ways to write to the user."""
+"""Shared by commands: options for settings, and output functions."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ DemosOption = Annotated[
 DEMOS = 10
 
 
-# Far above any use: a slip of the keyboard must not cost the machine. As in the settings, which are
-# not imported here so that `absa --help` is quick.
+# Far above any use, to guard against typing errors. The settings have the same limit, but are not
+# imported here, so that `absa --help` is fast.
 MAX_CONCURRENCY = 10_000
 MAX_WORKERS = 1_000
 
 
 class UsageError(ValueError):
-    """A wrong command line that Typer cannot see is wrong: one line on stderr, exit code 2."""
+    """A usage error that Typer cannot detect: one line on stderr, exit code 2."""
 
 
 def settings_from(
@@ -77,7 +77,7 @@ def settings_from(
     """The settings of `--config`, `--set`, `--wiring` and `--demos`.
 
     Raises:
-        SettingsError: If they cannot be used.
+        SettingsError: The settings are not valid.
     """
     from absa.config import load_settings, parse_override
 
@@ -88,14 +88,14 @@ def settings_from(
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that shows what it is given: no markup, no emoji codes, no guessed colours."""
+    """A rich console that prints text unchanged: no markup, emoji codes or highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def complain(message: str, who: str = "absa") -> None:
-    """Say on stderr what is wrong, one line per problem; a key typed by mistake is not repeated."""
+    """Print problems on stderr, one per line. Texts that look like API keys are hidden."""
     from absa.schemas.secrets import hide_keys
     from absa.show import printable
 
@@ -111,7 +111,7 @@ def print_text(text: str, *, stderr: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Write JSON that any terminal or pipe can carry: escaped where its encoding is not Unicode."""
+    """Write JSON, with escapes if the encoding of the output is not Unicode."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

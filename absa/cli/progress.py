@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, a line now and then elsewhere."""
+"""The progress of a run: a bar on a terminal, else a line from time to time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunProgress:
     """Shows a run's progress on stderr."""
 
     def __init__(self, console: Console) -> None:
-        """Choose the bar where there is a terminal."""
+        """Use the bar if stderr is a terminal."""
         self._console = console
         self._started = time.monotonic()
         self._shown = 0.0
@@ -56,7 +56,7 @@ class RunProgress:
             self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Take note, and draw if it is time."""
+        """Store the progress, and draw if it is time."""
         self._last = progress
         now = time.monotonic()
         if now - self._shown >= (_DRAW_EVERY_S if self._bar else _PLAIN_EVERY_S):
@@ -76,7 +76,7 @@ class RunProgress:
 
 
 def facts_of(progress: Progress, elapsed: float) -> str:
-    """Failures, rate, tokens, cost and the time that is left, after so many seconds."""
+    """Failures, rate, tokens, cost and remaining time, given the elapsed seconds."""
     totals = progress.totals
     here = progress.finished - progress.started_with
     rate = here / elapsed if elapsed > 0 else 0.0
@@ -84,7 +84,7 @@ def facts_of(progress: Progress, elapsed: float) -> str:
     cost = "cost unknown" if totals.cost_usd is None else f"${totals.cost_usd:.4f}"
     parts = [
         f"{totals.failed} failed",
-        # A run that has ended has none.
+        # A finished run has no remaining time.
         *([f"{rate:.1f}/s"] if elapsed else []),
         f"{totals.prompt_tokens + totals.completion_tokens:,} tokens",
         cost,

@@ -1,4 +1,4 @@
-"""`absa replay`: the decision layer again on recorded answers, under other settings."""
+"""`absa replay`: applies other rules or thresholds to recorded answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replay(
     sets: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Replay and say how it ended."""
+    """Replay a run and print the result."""
     from absa.cli.progress import RunProgress
     from absa.config import parse_override
     from absa.runs import RunError, RunMismatch

@@ -1,4 +1,4 @@
-"""`absa report`: runs as one HTML file."""
+"""`absa report`: writes one HTML page about runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report(
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
 ) -> None:
-    """Write the report and say where it is."""
+    """Write the report and print its path."""
     import json
 
     from absa.report import write_report
@@ -59,7 +59,7 @@ def report(
 
     if studies := [run for run in runs if is_study(run)]:
         if len(runs) > 1:
-            raise UsageError(f"{studies[0]} is a study: give it alone, or the runs inside it")
+            raise UsageError(f"{studies[0]} is a study: give only the study, or the runs inside it")
         _report_study(studies[0], out, as_json)
         return
     written = write_report(runs, out, by)

@@ -1,4 +1,4 @@
-"""`absa review`: a person goes through a finished run."""
+"""`absa review`: human review of a finished run."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def review(
         bool, typer.Option("--json", help="With --summary: print it as JSON.")
     ] = False,
 ) -> None:
-    """Open the queue and do what was asked for."""
+    """Open the queue and run the chosen action."""
     from absa.review import Queue, export_gold, summarise
 
     if sum((as_list, as_summary, export is not None)) > 1:
-        raise UsageError("give one of --list, --summary and --export")
+        raise UsageError("use only one of --list, --summary and --export")
     if export is not None and export[0] != "gold":
-        raise UsageError(f"--export {export[0]}: only gold can be exported: --export gold FILE")
+        raise UsageError(f"--export {export[0]}: not a known export; write --export gold FILE")
     queue = Queue(directory)
     if export is not None:
         print_text(f"{export_gold(queue, export[1])} reviewed texts -> {export[1]}")
@@ -93,9 +93,9 @@ def review(
 def _chosen(queue: Queue, everything: bool, uid: str | None, limit: int | None) -> list[Item]:
     found = queue.chosen(everything=everything, uid=uid)
     if uid is not None and not found:
-        raise UsageError(f"--uid {uid}: there is no such text in {queue.directory}")
+        raise UsageError(f"--uid {uid}: no text with this identifier in {queue.directory}")
     finished = [item for item in found if queue.finished(item)]
-    # Those that are done come first: b goes back to them.
+    # Finished texts come first, so that b goes back to them.
     return [*finished, *[item for item in found if not queue.finished(item)][:limit]]
 
 
@@ -162,7 +162,7 @@ def _interactive(queue: Queue, items: list[Item], name: str | None) -> None:
     left = sum(not queue.finished(item) for item in items)
     print_text(f"{len(items) - left} of {len(items)} texts reviewed -> {queue.file.path}")
     if left:
-        print_text("the same command goes on from here")
+        print_text("repeat the command to continue")
 
 
 def _go_through(session: Session, keyboard: Keyboard) -> None:
@@ -208,23 +208,23 @@ def _go_through(session: Session, keyboard: Keyboard) -> None:
 
 
 def _choice(session: Session, keyboard: Keyboard, what: str, keys: dict[str, str]) -> str | None:
-    """One of a few words by its key; any other key gives up."""
+    """Read one of several words by its key; any other key cancels."""
     from absa.cli.review_screen import show_session
 
     ways = "  ".join(f"{key} {word}" for key, word in keys.items())
     session.message = ""
-    show_session(console(), session, prompt=f"{what}:  {ways}  (other keys: never mind)")
+    show_session(console(), session, prompt=f"{what}:  {ways}  (other keys: cancel)")
     return keys.get(keyboard.key())
 
 
 def _add(session: Session, keyboard: Keyboard) -> None:
-    """Ask for the three parts of a tuple; those of a candidate that was left out are offered."""
+    """Ask for the parts of a tuple; those of the current candidate are the defaults."""
     from absa.cli.review_screen import show_session
 
     at = session.candidate
     offered = at if at is not None and not at.in_result else None
     session.message = ""
-    show_session(console(), session, prompt="add a tuple; an empty line gives up")
+    show_session(console(), session, prompt="add a tuple; an empty line cancels")
     aspect = _typed(keyboard, "aspect", offered.aspect if offered else "")
     if not aspect:
         return

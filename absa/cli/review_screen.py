@@ -1,4 +1,4 @@
-"""What a reviewer sees: a text with its candidates, who said what, and the keys."""
+"""The review screen: a text with its candidates, the agents' statements, and the keys."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ KEYS = (
 HELP = """\
 up, down, j, i   choose a tuple; 1 to 9 choose it by its number
 k   keep it: it is right            f   flip it to another polarity
-d   drop it from the result         a   add a tuple; on one that is not in the
-l   give the sentence a label           result, a adds that one
+d   drop it from the result         a   add a tuple, or the selected one if it
+l   set the label of the text           is not in the result
 u   undo the last decision here
-n   done with this text, on to the next; what you did not decide stands as it is
-s   skip this text for now          b   back to the text before
-q   quit; everything is saved, the same command goes on from here"""
+n   finish this text; tuples without a decision are kept
+s   skip this text for now          b   back to the previous text
+q   quit; everything is saved, repeat the command to continue"""
 _STAGES = {"stage1": "Stage 1", "debate": "debate", "review": "review"}
 _DONE = {"keep": "keep", "drop": "drop", "add": "add"}
-# Beside the voices the screen needs its head, table and keys.
+# Lines for the head, the table and the keys.
 _FEWEST_VOICES = 3
 
 
 def show_session(
     console: Console, session: Session, *, prompt: str = "", help: bool = False
 ) -> None:
-    """Draw the text at hand anew."""
+    """Draw the current text."""
     width, height = console.size
     above = _lines(console, list(_above(session, width)))
     below = _lines(console, list(_below(session, prompt, help)))
@@ -62,7 +62,7 @@ def show_session(
 
 
 def _lines(console: Console, parts: list[RenderableType]) -> list[Text]:
-    """Renderables as finished lines, so that they can be counted."""
+    """Render to lines, so that they can be counted."""
     found: list[Text] = []
     for part in parts:
         for segments in console.render_lines(part, pad=False):
@@ -102,9 +102,9 @@ def _head(session: Session, width: int) -> Text:
 
 
 def _table(session: Session, *, wide: bool) -> RenderableType:
-    """The candidates; a narrow terminal leaves out what the marks and voices say as well."""
+    """The candidates. On a narrow terminal, columns that repeat other parts are left out."""
     if not session.question.candidates:
-        return Text("no tuples: a adds one", "dim")
+        return Text("no tuples; press a to add one", "dim")
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
     table.add_column("", no_wrap=True, width=1)
     table.add_column("#", justify="right", no_wrap=True)

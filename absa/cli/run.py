@@ -1,4 +1,4 @@
-"""`absa run`: a batch into a run directory."""
+"""`absa run`: analyzes a data file into a run directory."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """What works on the samples."""
+    """The engine of a run."""
 
     local = "local"
     dask = "dask"
 
 
-# Servers and the journal keep a seed in 64 bits.
+# Servers and the journal store a seed in 64 bits.
 _SEEDS = 2**63
-# How long samples of the embedded analyser may go on after an interrupt.
+# Seconds that samples of the embedded analyser may take after an interrupt.
 _GRACE_S = 1.0
 
 
@@ -197,7 +197,7 @@ def carry_out(plan: RunPlan) -> RunReport:
         control.drain("interrupted")
         console.print("finishing the samples under way; once more to stop at once")
         if plan.engine == "local" and plan.settings.backend.kind == "offline":
-            # Nothing was paid for a text that takes longer than that: it is analysed again.
+            # A longer text is cancelled and analysed again later. It has cost nothing.
             asyncio.get_running_loop().call_later(_GRACE_S, control.stop)
 
     async def go(show: RunProgress) -> RunReport:
@@ -217,7 +217,7 @@ def carry_out(plan: RunPlan) -> RunReport:
 
 
 def show_report(report: RunReport, *, as_json: bool) -> None:
-    """Say how it ended and what to do next."""
+    """Print the result and what to do next."""
     import json
     from dataclasses import asdict
 
@@ -241,15 +241,15 @@ def show_report(report: RunReport, *, as_json: bool) -> None:
 
 
 def check_engine(engine: Engine, scheduler: str | None, workers: int | None) -> None:
-    """Refuse options that would be ignored."""
+    """Reject options that would have no effect."""
     if engine != Engine.dask and (scheduler or workers):
-        raise UsageError("--scheduler and --workers are for --engine dask")
+        raise UsageError("--scheduler and --workers need --engine dask")
     if scheduler and workers:
-        raise UsageError("--workers starts workers here; those of a --scheduler are its own")
+        raise UsageError("--workers starts local workers and cannot be used with --scheduler")
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...]:
-    """`1,2,3` as numbers, each once."""
+    """Parse `1,2,3` to unique numbers."""
     if text is None:
         return ()
     try:
@@ -262,7 +262,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...]:
 
 
 def parse_fail_on_error(text: str) -> int | float | None:
-    """`none`, a count, or a share between 0 and 1."""
+    """Parse `none`, a count, or a fraction between 0 and 1."""
     if text == "none":
         return None
     try:
@@ -270,12 +270,14 @@ def parse_fail_on_error(text: str) -> int | float | None:
     except ValueError:
         value = -1
     if value < 0 or (isinstance(value, float) and value > 1):
-        raise UsageError(f"--fail-on-error takes none, a count (20) or a share (0.1), got {text!r}")
+        raise UsageError(
+            f"--fail-on-error: use none, a count (20) or a fraction (0.1), not {text!r}"
+        )
     return value
 
 
 def parse_columns(pairs: list[str] | None) -> dict[str, str] | None:
-    """`text=review` pairs as a mapping."""
+    """Parse `text=review` pairs to a mapping."""
     if not pairs:
         return None
     found = {}

@@ -1,6 +1,6 @@
-"""One analysed text on a terminal: marked text, table, label, and what the agents changed.
+"""Prints one analysed text: marked text, table, label, and the agents' changes.
 
-Nothing depends on colour alone. Under the text each mark begins with the number of its row:
+Everything is readable without colour. Below the text, each mark begins with the number of its row:
 
     사용감은 좋지만 가격은 비싸요.
     1=====   1+++++ 2===   2-----
@@ -32,7 +32,7 @@ KIND_STYLES: dict[str, str] = {
     "refused": "yellow",
     "agreed": "green",
 }
-# What the last decision is called, in the protocols that make one.
+# The name of the last decision, by protocol.
 _DECISIONS = {"debate": "adoption", "conflict_review": "review", "selective": "second opinion"}
 WIDE_ENOUGH_FOR_A_TABLE = 70
 NARROW_TABLE = 45
@@ -40,19 +40,19 @@ NARROW_TABLE = 45
 
 @dataclass(frozen=True)
 class Screen:
-    """A `FinalOutput` as rich shows it.
+    """Renders a `FinalOutput` with rich.
 
     `verbose` adds the gate, the adoption and the Moderator's rules with their numbers.
     """
 
     output: FinalOutput
     settings: OverrideSettings
-    # Wall time; the sum of the calls' latencies where it was not measured.
+    # Wall time; if it was not measured, the sum of the calls' latencies.
     seconds: float | None = None
     verbose: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay it out for the width at hand."""
+        """Lay it out for the width of the terminal."""
         width = options.max_width
         yield from marked_text(self.output, width)
         yield Text()
@@ -176,11 +176,11 @@ class Mark:
 
 
 def marked_text(output: FinalOutput, width: int) -> Iterator[Text]:
-    """The text in lines that fit, each with its marks below it."""
+    """The text in lines that fit, each with its marks below."""
     units = [c if c == "\n" else show.printable_char(c) for c in output.text.replace("\r\n", " \n")]
     places = show.places(output)
     styles: list[str] = [""] * len(units)
-    # Evidence first: an aspect inside evidence keeps its own look on top.
+    # Evidence first, so that an aspect inside evidence keeps its own style.
     for place in sorted(places, key=lambda p: p.part == "aspect"):
         look = "bold" if place.part == "aspect" else "underline"
         for at in range(place.start, min(place.end, len(units))):
@@ -196,7 +196,7 @@ def marked_text(output: FinalOutput, width: int) -> Iterator[Text]:
 
 
 def _marks(places: Sequence[show.Place]) -> Iterator[Mark]:
-    """One mark per piece of text; rows that share it share the mark if their numbers fit."""
+    """One mark per piece of text. Rows with the same piece share a mark if their numbers fit."""
     rows: dict[tuple[str, str, int, int], list[str]] = {}
     for place in places:
         sign = ASPECT_SIGN if place.part == "aspect" else SIGNS.get(place.polarity, "~")
@@ -210,7 +210,7 @@ def _marks(places: Sequence[show.Place]) -> Iterator[Mark]:
 
 
 def _mark_lines(marks: Sequence[Mark], units: list[str], start: int, end: int) -> Iterator[Text]:
-    """The marks of one line of text, in as few lines as they need not to overlap."""
+    """The marks of one line of text, in the fewest lines without overlaps."""
     layers: list[list[tuple[int, int, Mark]]] = []
     for mark in marks:
         first, last = max(mark.start, start), min(mark.end, end)
@@ -235,7 +235,7 @@ def _mark_lines(marks: Sequence[Mark], units: list[str], start: int, end: int) -
 
 
 def wrap(units: Sequence[str], width: int) -> Iterator[tuple[int, int]]:
-    """Ranges of characters that fit a width in cells, broken at spaces where there are any."""
+    """Ranges of characters that fit into a width in cells, broken at spaces if possible."""
     start = used = 0
     after_space: int | None = None
     for at, unit in enumerate(units):
@@ -244,7 +244,7 @@ def wrap(units: Sequence[str], width: int) -> Iterator[tuple[int, int]]:
             start, used, after_space = at + 1, 0, None
             continue
         size = cell_len(unit)
-        # A space may hang over the edge: the line ends there.
+        # A space at the end of a line may exceed the width.
         if used + size > width and unit != " " and at > start:
             cut = at if after_space is None else after_space
             yield start, cut

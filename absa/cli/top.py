@@ -1,4 +1,4 @@
-"""`absa top`: how a run is doing, wherever it goes on."""
+"""`absa top`: shows the progress of a run from another terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PLAIN_EVERY_S = 5.0
 _STATES = {
     "starting": "starting: reading the data",
     "running": "running",
-    "stopped": "stopped: the process that ran it is gone; the same command goes on from here",
+    "stopped": "stopped: its process has ended; repeat the command to continue",
     "finished": "finished",
-    "unfinished": "unfinished: the same command goes on from here",
+    "unfinished": "unfinished: repeat the command to continue",
 }
 
 
@@ -118,7 +118,7 @@ def _picture(directory: Path, seen: Seen) -> RenderableType:
     ]
     return Group(
         head,
-        # Padding ends the line, which a bare bar does not.
+        # Padding ends the line, which a bar alone does not.
         Padding(ProgressBar(total=max(1, progress.total), completed=progress.finished), 0),
         f"{progress.finished}/{progress.total} samples, {facts_of(progress, seen.elapsed_s)}",
         Columns([table for table in tables if table is not None], padding=(1, 4)),

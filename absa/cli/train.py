@@ -1,4 +1,4 @@
-"""`absa train`: the embedded analyser learns from one's own labelled data."""
+"""`absa train`: trains the embedded analyser on your labelled data."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def train(
         raise UsageError("--min-confidence chooses among the texts of --from-run: name a run")
     columns = parse_columns(column)
     if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file; name a folder for the model")
+        raise UsageError(f"--out {out} is a file; give a folder for the model")
     out.mkdir(parents=True, exist_ok=True)
     with console(stderr=True).status("reading…"):
         cases = _read(data, data_format, columns) if data is not None else []

@@ -1,4 +1,4 @@
-"""`absa verify`: does a run directory tell the truth?"""
+"""`absa verify`: checks that a run directory is complete and consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets: reading them in the field's formats, and saying what they hold."""
+"""Reads data sets in the usual ABSA formats and describes what they contain."""
 
 from absa.data.problems import BadLine, DataError
 from absa.data.reading import detect_format, read_samples

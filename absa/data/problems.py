@@ -1,4 +1,4 @@
-"""What can go wrong with data: a file that cannot be used, and a line that cannot."""
+"""Data errors: a file that cannot be used, and a line that cannot be used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXCERPT_LENGTH = 200
 
 
 class DataError(ValueError):
-    """The file as a whole cannot be used. The reader stops; nothing of it was made up.
+    """The whole file cannot be used. The reader stops.
 
     Attributes:
         path: The file.
@@ -31,14 +31,14 @@ class DataError(ValueError):
 
 
 class BadLine(BaseModel):
-    """One line (or XML element, or CSV record) that was left out, and why. The rest goes on.
+    """One line (or XML element, or CSV record) that was skipped, and why. The others are read.
 
     Attributes:
         file: The file, as the user named it.
         line: Where the line, element or record begins, from 1.
         reason: What is wrong with it.
         remedy: What the user can do about it.
-        excerpt: The beginning of what stands there, made printable.
+        excerpt: The beginning of the line, made printable.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -50,12 +50,12 @@ class BadLine(BaseModel):
     excerpt: str
 
     def __str__(self) -> str:
-        """Return it the way compilers do: `file:line: reason remedy`."""
+        """Return it in the format of compilers: `file:line: reason remedy`."""
         return f"{self.file}:{self.line}: {self.reason} {self.remedy}".rstrip()
 
 
 class BadRowError(Exception):
-    """Raised while one row is parsed; turned into a `BadLine` by whoever knows the line number."""
+    """Raised while a row is parsed. The caller adds the line number and makes a `BadLine`."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         """Keep the two halves of the message."""
@@ -76,7 +76,7 @@ def printable(text: str, length: int = EXCERPT_LENGTH) -> str:
 
 
 def has_surrogate(text: str) -> bool:
-    """Return whether a text holds half a character: it could not be written as UTF-8."""
+    """Return whether a text holds half a surrogate pair, which cannot be written as UTF-8."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Reading a data file: format, rows, samples, and no uid twice."""
+"""Reads a data file: detects the format, yields samples, and rejects duplicate uids."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def read_samples(
     columns: Mapping[str, str] | None = None,
     size: int | None = None,
 ) -> Iterator[Sample | BadLine]:
-    """Yield the samples of a data file, and a `BadLine` in the place of each that cannot be used.
+    """Yield the samples of a data file, and a `BadLine` for each row that cannot be used.
 
-    Reads as it goes: of what was read only the uids are kept.
+    The file is streamed: only the uids stay in memory.
 
     Args:
         path: The file; may be gzip-compressed; UTF-8, or UTF-16 with a byte order mark.
@@ -38,8 +38,8 @@ def read_samples(
         size: Read this many bytes of the file; None reads all.
 
     Raises:
-        DataError: The file cannot be used at all. Raised by the call itself where that is known
-            before the first row (no file, no format, no such field), else while reading.
+        DataError: The file cannot be used at all. The call itself raises it if the error shows
+        before the first row (no file, no format, no such field), else the iteration does.
     """
     return open_samples(path, format, columns, size)[1]
 
@@ -54,7 +54,7 @@ def open_samples(
     source = checked_source(path, columns, size)
     known = recognise(source) if format is None else format_named(format, source)
     check_columns(source, known)
-    source.cut_short = None  # a break met in the head is met again, with its line number
+    source.cut_short = None  # A read error in the head occurs again later, with its line number.
     return known, _samples(source, known)
 
 
@@ -78,7 +78,7 @@ def _samples(source: Source, known: Format) -> Iterator[Sample | BadLine]:
 
 
 class _UidMaker:
-    """Names rows that have no uid by file and line: the same name whenever the file is read."""
+    """Makes stable uids from file name and line number, for rows without a uid."""
 
     def __init__(self, stem: str) -> None:
         self._stem = stem
@@ -88,7 +88,7 @@ class _UidMaker:
     def uid(self, line: int) -> str:
         self._on_line = self._on_line + 1 if line == self._line else 1
         self._line = line
-        which = f".{self._on_line}" if self._on_line > 1 else ""  # XML may stand on one line
+        which = f".{self._on_line}" if self._on_line > 1 else ""  # XML can be on one line
         return f"{self._stem}-{line:05d}{which}"
 
 

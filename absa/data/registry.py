@@ -1,4 +1,4 @@
-"""The formats that are understood, in the order in which a file is tried against them."""
+"""The supported formats, in the order in which a file is tested against them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FORMATS = (
     Format("csv", "CSV or TSV with a header", table.looks_like, table.read),
 )
 ALIASES = {"tsv": "csv", "semeval2015": "semeval2016", "m-absa": "mabsa", "aste-data-v2": "aste"}
-# Only these name their fields, so only these can be told which column is which.
+# Only these formats have named fields, so only these accept a column mapping.
 MAPPABLE = {
     "jsonl": jsonl.ROW_KEYS,
     "csv": frozenset(table.COLUMN_NAMES),
@@ -57,7 +57,7 @@ def format_named(name: str, source: Source) -> Format:
         if known.name == wanted:
             return known
     names = ", ".join(known.name for known in FORMATS)
-    raise DataError(source.path, f"there is no format {name!r}.", f"There are: {names}.")
+    raise DataError(source.path, f"format {name!r} is not known.", f"The formats are: {names}.")
 
 
 def recognise(source: Source) -> Format:
@@ -69,7 +69,7 @@ def recognise(source: Source) -> Format:
     if "\x00" in head:
         raise DataError(
             source.path,
-            "this is not text, or UTF-16 without a byte order mark.",
+            "this is not a text file, or it is UTF-16 without a byte order mark.",
             "Save the data as UTF-8 text.",
         )
     for known in FORMATS:
@@ -77,12 +77,14 @@ def recognise(source: Source) -> Format:
             return known
     if head.lstrip().startswith("["):
         raise DataError(
-            source.path, "this is one JSON list.", "Write one JSON object per line instead (JSONL)."
+            source.path,
+            "the file is one JSON list.",
+            "Write one JSON object per line instead (JSONL).",
         )
     titles = ", ".join(known.title for known in FORMATS)
     raise DataError(
         source.path,
-        f"the format is not recognised; there are: {titles}.",
+        f"the format is not recognised; supported are: {titles}.",
         "Name the format, or write one JSON object per line.",
     )
 
@@ -93,11 +95,13 @@ def check_columns(source: Source, known: Format) -> None:
         return
     fields = MAPPABLE.get(known.name)
     if fields is None:
-        raise DataError(source.path, f"{known.title} has no named columns.", "Leave --column out.")
+        raise DataError(
+            source.path, f"the format {known.title} has no named columns.", "Leave --column out."
+        )
     for field in source.columns:
         if field not in fields:
             raise DataError(
                 source.path,
-                f"{field!r} in the column mapping is no field.",
+                f"{field!r} in the column mapping is not a known field.",
                 f"Fields are: {', '.join(sorted(fields))}.",
             )

@@ -1,7 +1,7 @@
-"""From what a format says to a `Sample`: the checks that are the same for every format.
+"""Builds a `Sample` from a row of any format: the checks that all formats share.
 
-A format's reader yields a `RawSample` with values as they stand in the file; `build_sample`
-checks types, finds and verifies offsets, reads polarities, and notes what it changed.
+The reader of a format yields a `RawSample` with the unchanged values of the file. `build_sample`
+checks types, finds and verifies offsets, reads polarities, and notes its changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLARITY_SPELLINGS: dict[str, GoldPolarity] = {
     "neu": "neutral",
     "중립": "neutral",
 }
-# SemEval's "conflict" is our "mixed" for a sentence; an aspect has no such polarity.
+# SemEval's "conflict" is our "mixed" for a sentence. An aspect cannot have it.
 LABEL_SPELLINGS: dict[str, GoldLabel] = {
     **cast(dict[str, GoldLabel], POLARITY_SPELLINGS),
     "mixed": "mixed",
@@ -38,10 +38,10 @@ LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 
 @dataclass
 class RawAspect:
-    """One gold tuple with its values as they stand in the file.
+    """One gold tuple with the unchanged values of the file.
 
     Attributes:
-        search: The file gives no offsets: look for the term in the text.
+        search: The file has no offsets, so the term is searched in the text.
     """
 
     term: object = None
@@ -55,7 +55,7 @@ class RawAspect:
 
 @dataclass
 class RawSample:
-    """One row with its values as they stand in the file, and where it stands."""
+    """One row with the unchanged values of the file, and its line."""
 
     text: object
     uid: object = None
@@ -73,7 +73,7 @@ class RawSample:
 
 
 def each_line(source: Source, parse: Callable[[str], RawSample]) -> Iterator[RawSample | BadLine]:
-    """Read a format in which a line is a row: parse each one, report those that fail."""
+    """Read a format with one row per line. Report each line that cannot be parsed."""
     for line in source.lines():
         try:
             row = parse(line.require_sound())
@@ -142,14 +142,14 @@ def build_sample(row: RawSample, uid: str) -> Sample:
 
 
 def read_uid(value: object) -> str | None:
-    """Return the uid a row gives itself, None if it gives none."""
+    """Return the uid of a row, None if it has no uid."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return optional_text(value, "uid")
 
 
 def read_polarity(value: object) -> GoldPolarity | None:
-    """Return the canonical polarity, or None if it is not one. Nothing is guessed or repaired."""
+    """Return the canonical polarity, or None if the value is unknown. Nothing is guessed."""
     return POLARITY_SPELLINGS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
@@ -161,15 +161,15 @@ def optional_text(value: object, name: str) -> str | None:
         raise BadRowError(f"{name} is {_kind(value)}, not a string.", f"Write {name} in quotes.")
     if has_surrogate(value):
         raise BadRowError(
-            f"{name} holds half a character (a lone surrogate).", "Write the character in full."
+            f"{name} contains half a character (a lone surrogate).", "Write the character in full."
         )
     return value
 
 
 def find_term(text: str, term: str) -> int:
-    """Return where a term first stands, as a word of its own if it does so; -1 if nowhere.
+    """Return the offset of a term, preferably as a separate word; -1 if it is not in the text.
 
-    A Korean particle may follow directly: in 음식은 the word is 음식.
+    A Korean particle can follow directly: 음식은 contains the word 음식.
     """
     word = re.search(rf"(?<!\w){re.escape(term)}(?![^\W가-힣])", text)
     return word.start() if word else text.find(term)
@@ -178,7 +178,7 @@ def find_term(text: str, term: str) -> int:
 def _read_text(value: object) -> str:
     text = optional_text(value, "text")
     if text is None or not text.strip():
-        raise BadRowError("there is no text, or it is empty.", "Fill it in or delete the row.")
+        raise BadRowError("the text is missing or empty.", "Fill it in or delete the row.")
     return text
 
 
@@ -188,7 +188,7 @@ def _read_language(value: object) -> str | None:
         return None
     code = code.strip().lower().replace("_", "-")
     if not LANGUAGE_CODE.fullmatch(code):
-        raise BadRowError(f"lang {shown(code)} is no language code.", "Write ko, en, ja …")
+        raise BadRowError(f"lang {shown(code)} is not a language code.", "Write ko, en, ja …")
     return code
 
 
@@ -206,7 +206,7 @@ def _term(raw: RawAspect) -> str | None:
 
 
 def _locate(text: str, raw: RawAspect) -> tuple[int | None, int | None, bool]:
-    """Return where an aspect stands, and whether the offsets of the file had to be corrected."""
+    """Return the span of an aspect, and whether the offsets of the file had to be corrected."""
     term = _term(raw)
     start, end = _offset(raw.start, "from"), _offset(raw.end, "to")
     if term is None:
@@ -231,8 +231,8 @@ def _search(text: str, term: str) -> tuple[int, int, bool]:
     found = find_term(text, term)
     if found < 0:
         raise BadRowError(
-            f"aspect {shown(term)} does not stand in the text.",
-            "Write the term as it stands there, or NULL for an implicit aspect.",
+            f"aspect {shown(term)} does not occur in the text.",
+            "Copy the term from the text, or write NULL for an implicit aspect.",
         )
     return found, found + len(term), False
 
@@ -240,7 +240,7 @@ def _search(text: str, term: str) -> tuple[int, int, bool]:
 def _relocate(text: str, term: str, start: int, end: int) -> tuple[int, int, bool]:
     first = text.find(term)
     if first < 0 or text.find(term, first + 1) >= 0:
-        often = "does not stand in the text" if first < 0 else "stands there more than once"
+        often = "does not occur in the text" if first < 0 else "occurs more than once"
         raise BadRowError(
             f"the text from {start} to {end} is not {shown(term)}, which {often}.",
             "Offsets count characters from 0, end exclusive: correct from and to.",

@@ -1,7 +1,7 @@
 """A data file as text: plain or gzip, UTF-8 or UTF-16, read line by line or chunk by chunk.
 
-Bytes that are not valid in the file's encoding become lone surrogates, never an exception, so that
-they cost the line they stand in and no more.
+Bytes that are invalid in the file's encoding become lone surrogates instead of an exception, so
+that only their own line is lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOO_LONG = f"the line has more than {MAX_LINE:,} characters."
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a file without its line end; `problem` says why it cannot be used, if so."""
+    """One line of a file without its line end. `problem` says why it cannot be used, else None."""
 
     number: int
     text: str
@@ -53,9 +53,9 @@ class Source:
 
     Attributes:
         path: The file.
-        columns: Which column (or JSON key) holds which field, where the user said so.
+        columns: The user's mapping from fields to columns (or JSON keys).
         cut_short: Set if the file could not be read to its end, such as a truncated gzip file.
-        size: Read this many bytes and no more, where the file may grow while it is read.
+        size: Read at most this many bytes, for a file that can grow while it is read.
     """
 
     path: Path
@@ -65,12 +65,12 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """The file's suffix in lower case, `.gz` left out."""
+        """The file's suffix in lower case, without `.gz`."""
         return Path(_without_gz(self.path.name)).suffix.lower()
 
     @property
     def stem(self) -> str:
-        """The file's name without suffixes, the same on every system, fit for a uid."""
+        """The file's name without suffixes, normalised so that uids are equal on every system."""
         stem = Path(_without_gz(self.path.name)).stem
         return "_".join(unicodedata.normalize("NFC", printable(stem)).split())
 
@@ -95,7 +95,7 @@ class Source:
         """Yield the text in pieces of a bounded size, however long its lines are."""
         line = 0
         with self._open() as stream:
-            # By lines where there are any: when a damaged file breaks off, a read loses its piece.
+            # By lines: if a damaged file breaks off, only the current piece is lost.
             while text := self._guarded(lambda: stream.readline(CHUNK), line):
                 line += text.endswith("\n")
                 yield text
@@ -122,7 +122,7 @@ class Source:
             raise DataError(self.path, f"the file cannot be read ({error.strerror}).") from error
         if raw.peek(2)[:2] == GZIP_MAGIC:
             packed, raw = raw, gzip.GzipFile(fileobj=raw)
-            raw.myfileobj = packed  # it closes what it reads
+            raw.myfileobj = packed  # the wrapper closes the file
         try:
             start = raw.peek(2)[:2]
         except (EOFError, OSError, zlib.error) as error:
@@ -137,7 +137,7 @@ class Source:
         return io.BufferedReader(_Beginning(self.path, self.size), CHUNK)
 
     def _guarded(self, read: Callable[[], str], lines_before: int) -> str:
-        """Read; if the file breaks off here, remember that and act as if it had ended."""
+        """Read. If the file breaks off, store the error and behave as at the end of the file."""
         try:
             return read()
         except (EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
@@ -147,8 +147,8 @@ class Source:
     def _break_off(self, error: Exception, lines_before: int) -> None:
         self.cut_short = self.bad(
             lines_before + 1,
-            f"the file cannot be read any further ({error}).",
-            "It may be damaged or cut short: fetch it again.",
+            f"the file cannot be read beyond this line ({error}).",
+            "It may be damaged or truncated: download or copy it again.",
             "",
         )
 
@@ -181,7 +181,7 @@ def _encoding(start: bytes) -> tuple[str, str]:
 def checked_source(
     path: Path | str, columns: Mapping[str, str] | None = None, size: int | None = None
 ) -> Source:
-    """Return the source for a path, or raise `DataError` if no data file is there."""
+    """Return the source for a path, or raise `DataError` if it is not a data file."""
     path = Path(path)
     if path.is_dir():
         raise _directory_error(path)
@@ -190,7 +190,9 @@ def checked_source(
     if not path.is_file():
         raise DataError(path, "this is not a regular file.", "Copy its content to a file first.")
     if columns is not None and not isinstance(columns, Mapping):
-        raise DataError(path, f"the column mapping is {columns!r}.", "Write it as FIELD=COLUMN.")
+        raise DataError(
+            path, f"the column mapping {columns!r} is not valid.", "Write it as FIELD=COLUMN."
+        )
     return Source(path, dict(columns or {}), size=size)
 
 
@@ -200,7 +202,7 @@ def _directory_error(path: Path) -> DataError:
     except OSError as error:
         return DataError(path, f"this is a directory that cannot be read ({error.strerror}).")
     if not names:
-        return DataError(path, "this is a directory, and it holds no data file.", "Name a file.")
+        return DataError(path, "this is a directory without a data file.", "Name a file.")
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return DataError(path, "this is a directory.", f"Name one of its data files: {listed}.")
 

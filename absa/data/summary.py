@@ -1,4 +1,4 @@
-"""What a data file holds, in numbers."""
+"""Statistics of a data file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLES_KEPT = 5
 
 
 class Share(BaseModel):
-    """A part of a whole, with both numbers."""
+    """A fraction with its numerator and denominator."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,12 +30,12 @@ class Share(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def value(self) -> float | None:
-        """The share, None if there is no whole."""
+        """The fraction; None if the denominator is zero."""
         return self.numerator / self.denominator if self.denominator else None
 
 
 class DataSummary(BaseModel):
-    """What a data file holds.
+    """Statistics of a data file.
 
     Attributes:
         path: The file.
@@ -145,14 +145,14 @@ def describe(
 
 
 def normalised_text(text: str) -> str:
-    """Return a text without what copies differ in: case, spaces, punctuation, Unicode form."""
+    """Return a text without case, spaces, punctuation and Unicode form, to compare copies."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if c.isalnum()) or "".join(folded.split())
 
 
 @dataclass
 class _Tally:
-    """Running counts. Of the texts only short digests are kept."""
+    """Running counts. Texts are kept only as short digests."""
 
     elsewhere: frozenset[bytes]
     samples: int = 0

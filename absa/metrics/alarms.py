@@ -1,4 +1,4 @@
-"""Warnings about the debate, by the thresholds of `configs/debate_thresholds.json`."""
+"""Warnings about the debate, with the thresholds of `configs/debate_thresholds.json`."""
 
 from __future__ import annotations
 
@@ -11,45 +11,43 @@ from absa.nodes.thresholds import reaches
 from absa.schemas.json_text import parse_json
 
 FILE = "debate_thresholds.json"
-# Warning, the rate it looks at, and whether a low rate is the bad one.
+# Warning, its rate, and whether a low rate is bad.
 _WATCHED = (
     ("coverage", "debate_mapping_coverage", True),
     ("no_match", "debate_fail_no_match_rate", False),
     ("neutral", "debate_fail_neutral_stance_rate", False),
 )
-# Why turns could not be mapped, and what to do about it.
+# Reasons why turns could not be mapped, and what to do.
 _TIPS = {
-    "no_aspects": (
-        "Stage 1 found no aspect in texts that the debate speaks about: look at what ate misses"
-    ),
+    "no_aspects": ("Stage 1 found no aspect in texts that were debated: check what ate misses"),
     "no_match": (
-        "the debate speaks of aspects that Stage 1 does not have: let the speakers' prompts ask "
-        "for the given aspect_ref, add their words to the synonyms of resources/patterns, or see "
-        "which aspects Stage 1 misses"
+        "the debate mentions aspects that Stage 1 does not have: ask in the speakers' prompts "
+        "for the given aspect_ref, add synonyms in resources/patterns, or check which aspects "
+        "Stage 1 misses"
     ),
     "neutral_stance": (
-        "many turns take no side, so that they cannot move anything: let the personas' goals ask "
-        "for a polarity with evidence"
+        "many turns have no polarity and so no effect: ask in the personas' goals for a polarity "
+        "with evidence"
     ),
 }
 _TIP_OF = {"no_match": "no_match", "neutral": "neutral_stance"}
 
 
 def _main_reason(process: Mapping[str, Any]) -> str:
-    """Why most of the turns without an aspect could not be mapped."""
+    """The most frequent reason why turns could not be mapped."""
     return max(_TIPS, key=lambda why: process[f"debate_fail_{why}_rate"]["rate"] or 0)
 
 
 @cache
 def thresholds() -> dict[str, float]:
-    """The thresholds as shipped."""
+    """The shipped thresholds."""
     text = (data_dir("configs") / FILE).read_text(encoding="utf-8")
     found: dict[str, float] = parse_json(text)
     return found
 
 
 def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The warnings that the process metrics call for; an empty rate calls for none."""
+    """The warnings for these process metrics; an empty rate gives none."""
     found = []
     for name, metric, low_is_bad in _WATCHED:
         value = process[metric]["rate"]

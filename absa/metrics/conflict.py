@@ -1,4 +1,4 @@
-"""Metrics of the conflict review: how much was in doubt, what was asked for, what was done."""
+"""Metrics of the conflict review: flags, requested actions and applied actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConflictTally:
     votes: list[tuple[str, ...]] = field(default_factory=list)
 
     def add(self, card: Mapping[str, Any]) -> None:
-        """Count what the scorecard says of the review; nothing for another protocol."""
+        """Count a scorecard; nothing for another protocol."""
         review = card.get("conflict_review")
         if review is None:
             return
@@ -38,14 +38,14 @@ class ConflictTally:
             count[decided["case"]] += 1
             count["applied"] += decided["applied"]
             count["marked"] += decided["flag"]
-            # What to do, not in which words: FLIP:negative is a FLIP.
+            # Only the kind of action: FLIP:negative is a FLIP.
             wishes = tuple(vote.partition(":")[0] for vote in decided["votes"].values())
             count["votes"] += len(wishes)
             count["wishes"] += sum(wish != "KEEP" for wish in wishes)
             self.votes.append(wishes)
 
     def summary(self) -> dict[str, Any]:
-        """All rates with what they are made of; empty for a run of another protocol."""
+        """All rates with their counts; empty for a run of another protocol."""
         n = self.count
         if not n["samples"]:
             return {}
@@ -70,7 +70,7 @@ class ConflictTally:
 def fleiss_kappa(votes: Sequence[Sequence[str]]) -> float | None:
     """Agreement of the reviewers beyond chance.
 
-    None where there is no vote or all are the same: chance alone would explain that.
+    None without votes or if all votes are equal, because chance could explain that.
     """
     words = sorted({vote for cast in votes for vote in cast})
     if len(words) < 2:

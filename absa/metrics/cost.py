@@ -1,4 +1,4 @@
-"""What a run cost: calls, tokens and time, per node and per sample."""
+"""The cost of a run: calls, tokens and time, per node and per sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from absa.schemas.records import CallRecord
 from absa.schemas.settings import SECOND_READER
 from absa.scorecard import rate
 
-# Calls that do not wait for each other; every other call waits for the one before.
+# Calls that run in parallel; every other call waits for the previous one.
 TOGETHER = {
     **dict.fromkeys(("ate", "atsa", "validator", SECOND_READER), "stage1"),
     **dict.fromkeys(("ate_review", "atsa_review"), "reviews"),
@@ -84,9 +84,9 @@ class CostTally:
 
 
 def critical_path(calls: Sequence[CallRecord]) -> dict[Any, float]:
-    """The slowest call of each step; steps wait for each other, calls of one step do not."""
+    """The sum of the slowest call per step. Steps run in sequence, calls of a step in parallel."""
     slowest: dict[Any, float] = {}
-    # The first joint call does not wait for these, and the other joint calls wait for it.
+    # The first joint call runs in parallel with these. The other joint calls wait for it.
     beside = any(call.node in (SECOND_READER, "validator") for call in calls)
     for call in calls:
         step = TOGETHER.get(call.node, (call.node, call.turn))
@@ -105,9 +105,9 @@ def _spent(call: CallRecord) -> dict[str, int]:
         "retries": max(0, call.attempts - 1),
         "prompt_tokens": counts.get("prompt_tokens", 0),
         "completion_tokens": counts.get("completion_tokens", 0),
-        # The sums of tokens are without these.
+        # Their tokens are not in the sums.
         "calls_without_usage": int(usage is None and is_paid(call)),
-        # Whole microseconds: a sum of floats would depend on the order of the samples.
+        # Integer microseconds, because a sum of floats would depend on the order of the samples.
         "latency_us": round(call.latency_ms * 1000),
     }
 

@@ -1,4 +1,4 @@
-"""`evaluate`: a finished run directory in numbers."""
+"""`evaluate`: computes the metrics of a finished run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _SHOWN = 5
 
 
 class GoldError(RuntimeError):
-    """The gold, taken as a prediction, does not get full marks: no score could be trusted."""
+    """The gold, used as a prediction, does not score 1.0, so no score would be reliable."""
 
     def __init__(self, uids: list[str]) -> None:
-        """Name the samples."""
+        """Take the uids of the samples."""
         self.uids = uids
         more = f" and {len(uids) - _SHOWN} more" if len(uids) > _SHOWN else ""
         super().__init__(
@@ -45,14 +45,14 @@ class GoldError(RuntimeError):
 
 @dataclass
 class Part:
-    """The sums over some samples: those of one seed, or all."""
+    """The sums over the samples of one seed, or over all samples."""
 
     pipeline: PipelineSettings
     quality: Quality = field(default_factory=Quality)
     process: ProcessTally = field(default_factory=ProcessTally)
     cost: CostTally = field(default_factory=CostTally)
     gold: Counter[str] = field(default_factory=Counter)
-    # The oldest version of the scorecards.
+    # The lowest version of the scorecards.
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -97,16 +97,16 @@ class Part:
 
 
 def evaluate(directory: Path | str) -> dict[str, Any]:
-    """The metrics of a run directory. Reads one sample at a time and writes nothing.
+    """Compute the metrics of a run directory, sample by sample. Writes nothing.
 
     Raises:
-        NoRun: There is no run, or its files do not fit together.
+        NoRun: It is not a run directory, or its files do not match.
         GoldError: The gold does not score 1.0 against itself.
     """
     directory = Path(directory)
     run = RunDirectory(directory).require()
     manifest, settings = run.manifest, run.settings
-    assert settings is not None, "without a list of problems, damaged settings are refused"
+    assert settings is not None, "without a list of problems, damaged settings raise an error"
     pipeline = settings.pipeline
     everything = Part(pipeline)
     seeds: dict[int, Part] = {}
@@ -133,14 +133,16 @@ def evaluate(directory: Path | str) -> dict[str, Any]:
     }
     metrics["notes"] = [*_run_notes(manifest), *metrics["notes"]]
     if several:
-        metrics["notes"].append("several seeds: what is not per seed or a mean is over all of them")
+        metrics["notes"].append(
+            "several seeds: other numbers than those per seed and means cover all"
+        )
         metrics["per_seed"] = {str(seed): seeds[seed].summary() for seed in sorted(seeds)}
         metrics["mean_over_seeds"] = means(metrics["per_seed"])
     return metrics
 
 
 def write(directory: Path | str, metrics: Mapping[str, Any]) -> None:
-    """Write `metrics.json` and `structural_metrics.csv` into the run directory, each whole."""
+    """Write `metrics.json` and `structural_metrics.csv` atomically into the run directory."""
     directory = Path(directory)
     write_json(directory / METRICS, dict(metrics))
     write_lines(directory / TABLE, table(metrics))
@@ -184,7 +186,7 @@ def _gold_aspects(gold: Mapping[str, Any] | None, uid: str) -> tuple[GoldAspect,
 
 
 def records(directory: Path) -> Iterator[tuple[FinalOutput, dict[str, Any]]]:
-    """The outputs with their scorecards, one sample after the other."""
+    """Yield each output with its scorecard."""
     run = RunDirectory(directory)
     for output, card in run.samples():
         yield run.output(output), card
@@ -195,14 +197,14 @@ def _run_notes(manifest: Mapping[str, Any]) -> Iterator[str]:
     if manifest.get("status") != "finished":
         yield f"the run is unfinished: {counts.get('done')} of {counts.get('samples')} samples"
     if counts.get("failed"):
-        yield f"{counts['failed']} samples failed: they are in no score"
+        yield f"{counts['failed']} samples failed and are not scored"
 
 
 # Flat views --------------------------------------------------------------------------------------
 
 
 def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """All rates and numbers of nested metrics, by dotted name. Lists and texts are left out."""
+    """All rates and numbers of nested metrics by dotted name, without lists and texts."""
     for name, inner in value.items():
         here = f"{path}.{name}" if path else name
         if isinstance(inner, Mapping):
@@ -215,12 +217,12 @@ def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _measured(part: Mapping[str, Any]) -> dict[str, Any]:
-    """What a flat view shows; the process metrics go by their own names."""
+    """The metrics for a flat view; process metrics have no prefix."""
     return {"quality": part["quality"] or {}, **part["process"], "cost": part["cost"]}
 
 
 def _overall(quality: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Quality without its breakdown: a group may well have nothing to count."""
+    """Quality without its breakdown into groups."""
     return {name: value for name, value in (quality or {}).items() if name != "breakdown"}
 
 

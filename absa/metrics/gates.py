@@ -1,15 +1,15 @@
-"""Dead gates: verdicts and rules that had their chance and never fired.
+"""Dead gates: verdicts and rules that were reached but never fired.
 
 *Reached* means that the condition was evaluated, as the records show:
 
 | gate              | reached by                                                                  |
 |-------------------|-----------------------------------------------------------------------------|
 | override gate     | an aspect whose verdict stands at or after the condition in the gate's table |
-| adoption, refusal | a Stage 2 that got as far: it had changes; it was a candidate                |
+| adoption, refusal | a Stage 2 that reached the check: it had changes; it was a candidate         |
 | adoption, reason  | an adopted Stage 2 whose reason stands at or after it in the table           |
-| Moderator's rules | a sample whose rules ran so far: RuleZ always, the others unless it stopped  |
+| Moderator's rules | a sample: RuleZ always, the others unless RuleZ stopped                      |
 | drop guard        | a sample on which RuleB acted                                               |
-| corrections       | a correction of that kind that somebody asked for; fired if it was applied   |
+| corrections       | a requested correction of that kind; fired if it was applied                 |
 | arbiter           | a flagged tuple whose case stands at or after it in the arbiter's table      |
 
 A condition that the settings switch off is not reached.
@@ -32,7 +32,7 @@ ADOPTED_FOR = ("risk_resolved", "debate_action", "grounding_improved", "review_a
 
 @dataclass
 class GateTally:
-    """How often each gate was reached, and how often it fired."""
+    """Counts how often each gate was reached, and how often it fired."""
 
     pipeline: PipelineSettings
     reached: Counter[str] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class GateTally:
         ]
 
     def dead(self) -> list[dict[str, Any]]:
-        """Those that never fired."""
+        """The gates that never fired."""
         return [gate for gate in self.summary() if not gate["fired"]]
 
     def _count(self, gate: str, *, fired: bool) -> None:
@@ -84,7 +84,7 @@ class GateTally:
             self._count("adopt.conflict_blocked", fired=blocked)
         if candidate:
             self._count("adopt.ev_below_threshold", fired=reason == "ev_below_threshold")
-        # The drop guard takes an adoption back and puts its own reason in the place of the first.
+        # The drop guard reverts an adoption and replaces its reason.
         if adoption["decision"] == "adopted" and not guarded and reason in ADOPTED_FOR:
             for name in ADOPTED_FOR[: ADOPTED_FOR.index(reason) + 1]:
                 self._count(f"adopt.{name}", fired=name == reason)
@@ -115,10 +115,10 @@ class GateTally:
 
 
 def conditions(pipeline: PipelineSettings) -> Sequence[str]:
-    """The gate's conditions that are in force, in their order.
+    """The gate's active conditions in their order.
 
-    With `allow_drop` there are two places for `l3_conservative`. The record does not say which one
-    spoke, so the first is taken: no condition counts as reached that may not have been.
+    With `allow_drop`, `l3_conservative` is checked at two places. The record does not show which
+    one matched, so the first is assumed. No condition is then wrongly counted as reached.
     """
     settings = pipeline.debate_override
     off = {"contradictory_memory"} if pipeline.memory.condition != "on" else set()
@@ -128,5 +128,5 @@ def conditions(pipeline: PipelineSettings) -> Sequence[str]:
 
 
 def _place(gate: str) -> int:
-    """Where in the graph a gate stands; those of one node stay in their order."""
+    """The position of a gate in the graph. Gates of one node keep their order."""
     return _ORDER.index(gate.partition(".")[0])

@@ -1,4 +1,4 @@
-"""Predictions and gold as one kind of tuple, made by one normaliser."""
+"""Converts predictions and gold to one kind of tuple with one normaliser."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from absa.schemas.records import Candidate, Correction
 from absa.schemas.sample import GoldAspect
 
 Place = tuple[int, int]
-# One stage: its final aspects say more than its tuples, which are each there once.
+# Protocols with one stage. Their final aspects have more detail than their tuples.
 _STAGE1_IS_FINAL = ("single", "vote")
 
 
 @dataclass(frozen=True, slots=True)
 class AbsaTuple:
-    """An aspect with what is felt about it, as the scorer sees it.
+    """A tuple in the form for the scorer.
 
     Attributes:
         key: The aspect's key; empty for a tuple without a term.
         polarity: The polarity word.
-        span: Where the aspect stands in the text, end exclusive; None if nowhere.
-        category: The category in the form that its spellings have in common; None without one.
-        opinion: Key of the words that carry the polarity; empty if none are named.
-        opinion_span: Where these words stand in the text.
-        implicit: Whether the aspect has no place in the text, or is said to be implicit.
+        span: The span of the aspect, end exclusive; None if it is not in the text.
+        category: The category in normalised spelling; None without one.
+        opinion: Key of the opinion term; empty without one.
+        opinion_span: The span of the opinion term.
+        implicit: Whether the aspect has no span, or is marked as implicit.
     """
 
     key: str
@@ -43,7 +43,7 @@ class AbsaTuple:
 
 
 class Normaliser:
-    """Makes tuples of one text; gold and predictions take the same way."""
+    """Makes tuples of one text, in the same way for gold and predictions."""
 
     def __init__(self, text: str, lang: str) -> None:
         """Take the text and the code of its language."""
@@ -51,7 +51,7 @@ class Normaliser:
         self._lang: Language = language(lang)
 
     def key(self, term: str | None) -> str:
-        """The aspect key of a term, empty for none."""
+        """The aspect key of a term; empty without a term."""
         return self._lang.key(term) if term else ""
 
     def tuple(
@@ -64,7 +64,7 @@ class Normaliser:
         opinion: str | None = None,
         implicit: bool = False,
     ) -> AbsaTuple:
-        """One tuple. A term without a place gets the first one where it stands."""
+        """Make a tuple. A term without a span gets the span of its first occurrence."""
         return AbsaTuple(
             key=self.key(term),
             polarity=polarity,
@@ -106,9 +106,9 @@ class Normaliser:
     def stage1(self, output: FinalOutput) -> list[AbsaTuple]:
         """The tuples of Stage 1.
 
-        The output names them by term and polarity. Their places and evidence are those that the
-        first correction found (`before` in its log); an aspect that no correction was about has
-        them still in the final result. In a conflict review they are those of the candidates.
+        The output has only their terms and polarities. Spans and evidence come from the `before` of
+        the first correction in the log or, for aspects without a correction, from the final result.
+        In a conflict review they come from the candidates.
         """
         meta = output.meta
         if meta.protocol in _STAGE1_IS_FINAL and meta.human_review is None:
@@ -146,7 +146,7 @@ class Normaliser:
         found: dict[str, dict[str, Any]] = {}
         for correction in log:
             shot = correction.before
-            if shot is None or "sentiments" not in shot:  # a label, which a person may give
+            if shot is None or "sentiments" not in shot:  # a label that a person set
                 continue
             span = shot["span"]
             said = {s["polarity"]: s["evidence"] for s in reversed(shot["sentiments"])}
@@ -159,7 +159,7 @@ class Normaliser:
 
 
 def opinion_of(aspect: Any) -> str | None:
-    """The opinion of a final aspect: its own words for it where it has any, else its evidence."""
+    """The opinion term of a final aspect, else its evidence."""
     own: str | None = getattr(aspect, "opinion_term", None)
     evidence: str | None = aspect.evidence
     return own or evidence

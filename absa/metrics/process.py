@@ -1,4 +1,4 @@
-"""Process metrics: what the debate, the gate and the rules did, from the scorecards."""
+"""Process metrics of debate, gate and rules, from the scorecards."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ProcessTally:
         self._add_fraction("aspects", card["hallucination"]["aspects"])
         for name in ("unanchored_count", "polarity_repair_count", "polarity_invalid_count"):
             count[name] += card[name]
-        for name in NAME_COUNTS:  # a run of an earlier version did not count them
+        for name in NAME_COUNTS:  # runs of earlier versions do not have them
             count[name] += card.get(name, 0)
         count["category_invalid_count"] += card.get("category_invalid_count", 0)
         count["stage2_review_violation"] += len(card["stage2_review_violation"])
@@ -74,7 +74,7 @@ class ProcessTally:
         self._add_hf(card)
 
     def _add_second_opinion(self, opinion: Card | None) -> None:
-        """What the second reader had to do with a result."""
+        """Count the effect of the second reader."""
         if opinion is None:
             return
         self.count["second_opinions"] += 1
@@ -84,7 +84,7 @@ class ProcessTally:
             self._add_fraction(f"second_{witness}", right)
 
     def _second_opinion(self) -> dict[str, Any]:
-        """How often the two agreed and who was right; empty without a second reader."""
+        """How often the two readers agreed, and which one was right; empty without one."""
         n = self.count
         asked = n["second_opinions"]
         if not asked:
@@ -102,7 +102,7 @@ class ProcessTally:
         }
 
     def _add_person(self, card: Card) -> None:
-        """What a person was to be asked, and did."""
+        """Count the reasons for human review and the decisions."""
         word = card.get("human_review")
         if word is None:
             return
@@ -112,7 +112,7 @@ class ProcessTally:
         self.count.update({f"person_{name}": n for name, n in word["counts"].items()})
 
     def _add_hf(self, card: Card) -> None:
-        """Where the auxiliary classifier disagrees, and whether that is where risks were seen."""
+        """Count disagreements of the auxiliary classifier, with and without reported risks."""
         disagrees = card["aux_signals"].get("hf", {}).get("disagrees_with_final")
         if disagrees is None:
             return
@@ -126,7 +126,7 @@ class ProcessTally:
         self.count[f"{name}_denominator"] += fraction["denominator"]
 
     def _add_debate(self, debate: Mapping[str, Any]) -> None:
-        reasons = debate.get("contest")  # a run of an earlier version has none
+        reasons = debate.get("contest")  # runs of earlier versions have none
         if reasons is not None:
             self.count["compared"] += 1
             self.count["debate_skipped"] += debate["skipped"] is not None
@@ -148,7 +148,7 @@ class ProcessTally:
             self.count[f"rule_e_{moderator['rule_e_block_reason'] or 'fired'}"] += 1
 
     def summary(self) -> dict[str, Any]:
-        """All rates with what they are made of."""
+        """All rates with their counts."""
         n = self.count
         samples, turns, flagged = n["samples"], n["turns"], n["flagged"]
         return {
@@ -190,7 +190,7 @@ class ProcessTally:
         }
 
     def _contest(self) -> dict[str, Any]:
-        """How often the debate was skipped and why not; empty where it is always held."""
+        """How often the debate was skipped, and the reasons for debates; empty if always held."""
         n = self.count
         if not n["compared"]:
             return {}
@@ -203,7 +203,7 @@ class ProcessTally:
         }
 
     def _person(self) -> dict[str, Any]:
-        """How often a person was wanted and why; empty for a run that asks nobody."""
+        """How often a person was asked and why; empty without human review."""
         n = self.count
         if not n["person_wanted"]:
             return {}

@@ -1,4 +1,4 @@
-"""Quality against gold: Stage 1 and final side by side, and what became of each sample."""
+"""Quality against gold for Stage 1 and the final result, and fixes and breaks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHANGE_MATCHINGS: tuple[Matching, ...] = ("strict", "overlap")
 
 @dataclass(frozen=True)
 class ScoredSample:
-    """What the scorer found out about one sample; without gold aspects only its label counts."""
+    """The scores of one sample; without gold aspects only its label counts."""
 
     uid: str
     groups: tuple[tuple[str, str], ...]
@@ -53,7 +53,7 @@ class ScoredSample:
     final_label: str = ""
 
     def change(self, matching: Matching) -> str:
-        """What became of the sample's tuples."""
+        """Whether the sample's tuples were fixed, broken, or neither."""
         assert self.stage1 is not None and self.final is not None
         return change(self.stage1.right(matching), self.final.right(matching))
 
@@ -102,7 +102,7 @@ def score_sample(
 
 
 def scores_itself(output: FinalOutput, aspects: Sequence[GoldAspect]) -> bool:
-    """Whether the gold of a sample, taken as a prediction, gets full marks."""
+    """Whether the gold of a sample, used as a prediction, scores 1.0."""
     gold = Normaliser(output.text, output.lang).gold(aspects)
     return score(gold, gold).perfect
 
@@ -110,10 +110,10 @@ def scores_itself(output: FinalOutput, aspects: Sequence[GoldAspect]) -> bool:
 def tuple_changes(
     stage1: Iterable[AbsaTuple], final: Iterable[AbsaTuple], gold: Iterable[AbsaTuple]
 ) -> Counter[str]:
-    """What became of each (aspect, polarity) that a stage or the gold has.
+    """The change of each (aspect, polarity) of a stage or the gold.
 
-    A stage is right about a tuple if it has it exactly when the gold does. Tuples without a term
-    are scored apart and not counted here.
+    A stage is right about a tuple if both it and the gold have it, or neither has it. Tuples
+    without a term are scored separately and are not counted here.
     """
     one, two, known = (pairs(t for t in each if t.key) for each in (stage1, final, gold))
     everything = one | two | known
@@ -125,7 +125,7 @@ def tuple_changes(
 def _groups(
     lang: str, domain: str | None, aspects: Sequence[GoldAspect] | None
 ) -> Iterable[tuple[str, str]]:
-    """The groups of the breakdown that a sample belongs to."""
+    """The groups of a sample in the breakdown."""
     if aspects is not None:
         has_implicit = any(a.implicit for a in aspects)
         yield "aspects", "implicit" if has_implicit else "explicit" if aspects else "none"
@@ -154,7 +154,7 @@ class QualityTally:
     final_labels: Classes = field(default_factory=Classes)
     label_sources: Counter[str] = field(default_factory=Counter)
     changes: dict[Matching, Counter[str]] = field(default_factory=_counters)
-    # Per uid, because with several seeds a sample is drawn with all its runs.
+    # Per uid, because the bootstrap draws a sample with the runs of all seeds.
     gains: dict[Matching, Counter[str]] = field(default_factory=_counters)
     tuple_changes: Counter[str] = field(default_factory=Counter)
 
@@ -186,7 +186,7 @@ class QualityTally:
         return self.final.found.get(("aspect", "strict"), Found()).gold
 
     def summary(self, *, scored: bool) -> dict[str, Any]:
-        """Everything as JSON; not `scored` is a run whose gold names no aspect to score by."""
+        """Everything as JSON. `scored` is false if the gold has no aspects."""
         return {
             "samples": self.samples,
             "with_gold_aspects": self.with_aspects,
@@ -212,7 +212,7 @@ class QualityTally:
         )
 
     def _exact_match(self) -> dict[str, Any]:
-        """Samples whose tuples are exactly the gold's, before and after."""
+        """Samples whose tuples equal the gold, in Stage 1 and in the final result."""
         right = {"stage1": ("keep", "break"), "final": ("keep", "fix")}
         return {
             stage: {
@@ -245,7 +245,7 @@ def stage_summary(
     categories: bool = False,
     opinions: bool = False,
 ) -> dict[str, Any]:
-    """The scores of one stage; null where the gold does not annotate what they score."""
+    """The scores of one stage; null if the gold has no such annotation."""
     found: dict[str, Any] = {}
     for level in LEVELS:
         known = scored and (level, "strict") in total.found
@@ -261,7 +261,7 @@ def stage_summary(
         if apart.gold
         else None
     )
-    # Predictions without a term are in no pair: what there is of them is said here.
+    # Predictions without a term are not in the pairs, so they are counted here.
     found["unnamed"] = {
         "predicted": apart.predicted,
         "right": apart.right,
@@ -280,7 +280,7 @@ def stage_summary(
 
 
 def precision_recall(found: Found) -> dict[str, Any]:
-    """Precision, recall and F1, each with what it is made of."""
+    """Precision, recall and F1, each with its counts."""
     return {
         "precision": rate(found.right, found.predicted),
         "recall": rate(found.right, found.gold),
@@ -298,7 +298,7 @@ def class_summary(classes: Classes) -> dict[str, Any]:
 
 
 def net_gain(gains: Mapping[str, int], runs: int) -> dict[str, Any]:
-    """Samples fixed less samples broken, with a 95 % bootstrap interval over samples."""
+    """Fixed minus broken samples, with a 95 % bootstrap interval over samples."""
     total = sum(gains.values())
     low, high = bootstrap_sum(gains.values())
     return {
@@ -310,10 +310,10 @@ def net_gain(gains: Mapping[str, int], runs: int) -> dict[str, Any]:
 
 
 def bootstrap_sum(values: Iterable[int]) -> tuple[float, float]:
-    """The 95 % percentile interval of the sum when as many values are drawn with replacement.
+    """The 95 % bootstrap percentile interval of the sum.
 
-    There are few different values, so how often each is drawn is drawn: a multinomial, which is
-    the same bootstrap without going through the samples ten thousand times.
+    Because there are few different values, the counts of each value are drawn from a multinomial.
+    This is the same bootstrap, but much faster.
     """
     found = Counter(values)
     if not found:
@@ -332,7 +332,7 @@ class Quality:
 
     everything: QualityTally = field(default_factory=QualityTally)
     groups: dict[str, dict[str, QualityTally]] = field(default_factory=dict)
-    # Per uid the numerators and denominators of strict pair F1, Stage 1's then the final ones.
+    # Per uid: numerators and denominators of strict pair F1, for Stage 1 and the final result.
     pair_f1: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, sample: ScoredSample) -> None:
@@ -348,13 +348,13 @@ class Quality:
             self.groups.setdefault(kind, {}).setdefault(name, QualityTally()).add(sample)
 
     def summary(self) -> dict[str, Any] | None:
-        """Everything as JSON, None if nothing was scored."""
+        """Everything as JSON; None if nothing was scored."""
         if not self.everything.samples:
             return None
         scored = self.everything.gold_terms > 0
         return {
             **self.everything.summary(scored=scored),
-            # One sample says nothing about how much samples differ.
+            # One sample gives no estimate of the variance.
             "pair_f1_interval": (
                 self.pair_f1_interval() if scored and len(self.pair_f1) > 1 else None
             ),
@@ -381,7 +381,7 @@ class Quality:
         }
 
     def signs(self) -> dict[str, Any]:
-        """Whether strict and overlap scoring agree on which way the debate moved the F1."""
+        """Whether strict and overlap scoring agree on the sign of the F1 change."""
         total = self.everything
         found: dict[str, Any] = {}
         if not total.gold_terms:
@@ -401,7 +401,7 @@ class Quality:
         return found
 
     def notes(self) -> list[str]:
-        """What a reader of the scores must know."""
+        """Notes about the scores."""
         total = self.everything
         notes: list[str] = []
         if not total.samples:

@@ -1,4 +1,4 @@
-"""The one scorer: how many tuples of a sample were found, and how many of the found are right.
+"""The scorer: counts predicted, gold and correct tuples of a sample.
 
 | level     | two tuples are the same unit if they agree in |
 |-----------|-----------------------------------------------|
@@ -10,11 +10,11 @@
 |-----------|---------------------------------------------------------------------------------|
 | `strict`  | their keys are equal                                                            |
 | `overlap` | as `strict`, or their spans overlap by at least half of their union                |
-| `span`    | they stand at exactly the same place, as in SemEval 2014 and ASTE               |
+| `span`    | their spans are equal, as in SemEval 2014 and ASTE                              |
 
-Overlap matches are one to one, as many as can be, so `overlap` never finds fewer than `strict`. A
-unit counts once per sample. These levels compare tuples with a term, on both sides. `pair` is what
-papers call E2E, `triplet` is ASTE. Tuples without a term count in the tasks with categories:
+Overlap matches are one to one and maximal, so `overlap` never finds fewer than `strict`. A unit
+counts once per sample. These levels compare tuples with a term, on both sides. Papers call `pair`
+E2E and `triplet` ASTE. Tuples without a term count in the tasks with categories:
 
 | task       | a tuple is                                               |
 |------------|----------------------------------------------------------|
@@ -38,7 +38,7 @@ from absa.metrics.normalise import AbsaTuple, Place
 from absa.nodes.thresholds import reaches
 
 SCORER_VERSION = "2.0.0"
-"""Raised whenever the same run could get another score."""
+"""The version of the scorer. It increases when the same run can get another score."""
 
 Level = Literal["aspect", "pair", "triplet"]
 Task = Literal["tasd", "asqp", "acsa"]
@@ -49,17 +49,17 @@ TASKS: Mapping[Task, Callable[[AbsaTuple], Hashable]] = {
     "asqp": lambda t: (t.key, t.category, t.polarity, t.opinion),
     "acsa": lambda t: (t.category, t.polarity),
 }
-"""The tasks with categories: what two tuples agree in."""
+"""The tasks with categories, with the fields that must agree."""
 MATCHINGS: tuple[Matching, ...] = ("strict", "overlap", "span")
 MIN_OVERLAP = 0.5
 
 Units = Mapping[Hashable, Sequence[AbsaTuple]]
-"""Tuples that count as one, by what makes them one."""
+"""Groups of tuples that count as one unit, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How many units were predicted, how many there are, how many are both."""
+    """The numbers of predicted, gold and correct units."""
 
     right: int = 0
     predicted: int = 0
@@ -72,13 +72,13 @@ class Found:
 
     @property
     def perfect(self) -> bool:
-        """Nothing missed and nothing made up."""
+        """Whether precision and recall are 1."""
         return self.right == self.predicted == self.gold
 
 
 @dataclass
 class Classes:
-    """Answers per class, where an answer may be a set of classes."""
+    """Counts per class; an answer can be a set of classes."""
 
     correct: int = 0
     total: int = 0
@@ -104,14 +104,14 @@ class Classes:
         self.gold.update(other.gold)
 
     def f1(self) -> dict[str, float]:
-        """F1 per class, of the classes that were predicted or are in the gold."""
+        """F1 per class that occurs in predictions or gold."""
         return {
             name: 2 * self.right[name] / (self.predicted[name] + self.gold[name])
             for name in sorted({*self.predicted, *self.gold})
         }
 
     def macro_f1(self) -> float | None:
-        """The mean of these, None without any."""
+        """The mean of the F1 values; None without classes."""
         found = self.f1()
         return sum(found.values()) / len(found) if found else None
 
@@ -137,12 +137,12 @@ class Score:
             self.polarity.setdefault(matching, Classes()).merge(classes)
 
     def right(self, matching: Matching) -> bool:
-        """Whether the sample's tuples are exactly the gold's."""
+        """Whether the sample's tuples equal the gold."""
         return self.found["pair", matching].perfect
 
     @property
     def perfect(self) -> bool:
-        """Whether there is nothing to find fault with."""
+        """Whether all scores are perfect."""
         counts = (*self.found.values(), *self.implicit.values(), *self.tasks.values())
         return all(f.perfect for f in counts) and all(
             c.correct == c.total for c in self.polarity.values()
@@ -152,8 +152,8 @@ class Score:
 def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
     """Score the tuples of one sample.
 
-    Triplets and categories are not scored where the gold has tuples without them. In a sample
-    without any gold every prediction is false. In a quad a missing opinion is one (NULL).
+    Triplets and categories are not scored if the gold has tuples without them. In a sample without
+    any gold every prediction is false. In a quad a missing opinion counts as NULL.
     """
     result = Score()
     has_opinions = not gold or any(g.opinion for g in gold)
@@ -175,7 +175,7 @@ def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
 
 
 def pairs(tuples: Iterable[AbsaTuple]) -> frozenset[Hashable]:
-    """The (aspect, polarity) set of a sample; a tuple without a term is named by its category."""
+    """The (aspect, polarity) set of a sample. For a tuple without a term the category is used."""
     return frozenset(
         (t.key, t.polarity) if t.key else (None, t.category, t.polarity) for t in tuples
     )
@@ -184,13 +184,13 @@ def pairs(tuples: Iterable[AbsaTuple]) -> frozenset[Hashable]:
 def matches(
     said: Units, true: Units, level: Level, matching: Matching
 ) -> list[tuple[Hashable, Hashable]]:
-    """Which predicted unit is which gold unit: one to one, as many as can be."""
+    """A maximal one-to-one matching of predicted and gold units."""
     if matching != "overlap":
         return [(unit, unit) for unit in said if unit in true]
     if not said or not true:
         return []
     rows, columns = list(said), list(true)
-    # An equal unit is worth a little more than a near one, all of that less than one match more.
+    # Equal units are preferred to near ones, but an additional match is always worth more.
     bonus = 1 / (1 + min(len(rows), len(columns)))
     worth = np.array(
         [
@@ -210,7 +210,7 @@ def overlap(one: Place, other: Place) -> float:
 
 
 def _units(tuples: Iterable[AbsaTuple], level: Level, matching: Matching) -> Units:
-    """The tuples that have a term, those that count as one together."""
+    """The tuples with a term, grouped by unit."""
     found: dict[Hashable, list[AbsaTuple]] = {}
     for t in tuples:
         if t.key:
@@ -232,7 +232,7 @@ def _rest(level: Level, polarity: str, opinion: Hashable) -> tuple[Hashable, ...
 
 
 def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) -> bool:
-    """Whether two units differ in nothing but how far their words reach."""
+    """Whether two units differ only in the extent of their spans."""
     return any(
         _close(a.span, b.span, same=a.key == b.key)
         and (level == "aspect" or a.polarity == b.polarity)
@@ -246,7 +246,7 @@ def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) ->
 
 
 def _close(one: Place | None, other: Place | None, *, same: bool) -> bool:
-    """Whether two places overlap enough; where one is not known, their words must be the same."""
+    """Whether two spans overlap enough. If one is unknown, their words must be equal."""
     if one is None or other is None:
         return same
     return reaches(overlap(one, other), MIN_OVERLAP)
@@ -255,7 +255,7 @@ def _close(one: Place | None, other: Place | None, *, same: bool) -> bool:
 def _polarities(
     predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple], matching: Matching
 ) -> Classes:
-    """The polarities of the aspects that were found."""
+    """The polarities of the matched aspects."""
     classes = Classes()
     said, true = _units(predicted, "aspect", matching), _units(gold, "aspect", matching)
     for mine, theirs in matches(said, true, "aspect", matching):

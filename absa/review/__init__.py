@@ -1,7 +1,7 @@
-"""A person goes through a finished run: the queue, the decisions on disk, gold and counts.
+"""Human review of a finished run: the queue, the stored decisions, gold and counts.
 
-The run directory's own files are never changed: what a person decides stands in `reviews.jsonl`
-beside them, and is laid over the outputs by the rules of `absa.nodes.human_answer`.
+The files of the run are never changed. The decisions are stored in `reviews.jsonl` beside them. The
+rules of `absa.nodes.human_answer` apply them to the outputs.
 """
 
 from absa.review.gold import export_gold

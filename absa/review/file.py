@@ -1,7 +1,7 @@
-"""`reviews.jsonl`: every decision of a person, written when it is made.
+"""`reviews.jsonl`: every decision of a person, written at once.
 
-The last line of a sample holds all its decisions. A line that was cut short by a crash is the last
-one of the file; what stood before it is whole. If only its newline is missing, it counts.
+The last line of a sample has all its decisions. Only the last line of the file can be truncated by
+a crash. If only its newline is missing, the line counts.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ FILE = "reviews.jsonl"
 
 
 class Review(HumanAnswer):
-    """What a person has decided about a sample so far; `finished` when they went on to the next."""
+    """The decisions about a sample so far; `finished` if the person went on to the next."""
 
     uid: str
     seed: int
-    # Of the result that the person saw (`Item.shown`); a line without it fits none.
+    # The hash of the result that the person saw (`Item.shown`). A line without it is outdated.
     shown: str = ""
     finished: bool
     at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
 class ReviewFile:
-    """The reviews of a run, and the pen to write more."""
+    """Reads and writes the reviews of a run."""
 
     def __init__(self, directory: Path) -> None:
         """Read the reviews of the run in `directory`.
@@ -52,7 +52,7 @@ class ReviewFile:
                 where = ".".join(map(str, first["loc"])) or "line"
                 raise InputError(
                     f"{self.path}:{number}: not a review ({where}: {first['msg']}); "
-                    "mend the line or take it out"
+                    "correct or delete the line"
                 ) from error
             self.latest[review.uid] = review
 
@@ -62,20 +62,22 @@ class ReviewFile:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the file for writing; a second reviewer is kept out.
+        """Lock the file for writing against a second reviewer.
 
         Raises:
-            InputError: Somebody else is at it, or it cannot be written.
+            InputError: Another process has the lock, or the file cannot be written.
         """
         try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror}; reviews are kept there") from error
+            raise InputError(f"{self.path}: {error.strerror} (the file of the reviews)") from error
         try:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.path}: another review of this run is going on") from None
+                raise InputError(
+                    f"{self.path}: this run is being reviewed in another process"
+                ) from None
             self._end_last_line(self._fd)
             yield
         finally:
@@ -83,7 +85,7 @@ class ReviewFile:
             self._fd = None
 
     def _end_last_line(self, fd: int) -> None:
-        """What a crash left of a line must not become the beginning of the next one."""
+        """End a truncated last line, so that it does not become part of the next line."""
         content = self.path.read_bytes()
         whole = _whole(content)
         if len(whole) < len(content):
@@ -92,8 +94,8 @@ class ReviewFile:
             os.pwrite(fd, whole[len(content) :], len(content))
 
     def write(self, review: Review) -> None:
-        """Append a line; it is on disk when this returns."""
-        assert self._fd is not None, "the file is open while reviews are written"
+        """Append a line and sync it to the disk."""
+        assert self._fd is not None, "open() before write()"
         os.lseek(self._fd, 0, os.SEEK_END)
         os.write(self._fd, f"{review.model_dump_json(exclude_none=True)}\n".encode())
         os.fsync(self._fd)
@@ -101,7 +103,7 @@ class ReviewFile:
 
 
 def _whole(content: bytes) -> bytes:
-    """The lines without the rest of a torn one; a last line that can be read gets its newline."""
+    """The complete lines. A readable last line without a newline counts."""
     lines, newline, rest = content.rpartition(b"\n")
     try:
         Review.model_validate_json(rest)

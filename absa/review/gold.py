@@ -1,4 +1,4 @@
-"""Reviewed texts as gold: JSONL that every command reads as labelled data."""
+"""Exports reviewed texts as gold: JSONL that every command reads as labelled data."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from absa.schemas.output import FinalAspect, FinalOutput
 
 
 def export_gold(queue: Queue, path: Path) -> int:
-    """Write the texts that a person is done with; how many.
+    """Write the finished texts; return their number.
 
     Raises:
         InputError: The path is a directory.
         StorageError: The file cannot be written.
     """
     if path.is_dir():
-        raise InputError(f"{path} is a directory; give the name of a file")
+        raise InputError(f"{path} is a directory; give a file name")
     lines = [json.dumps(line, ensure_ascii=False) for line in _gold(queue)]
     write_lines(path, lines)
     return len(lines)
@@ -37,7 +37,7 @@ def _gold(queue: Queue) -> Iterator[dict[str, Any]]:
 
 
 def gold_aspects(output: FinalOutput) -> list[dict[str, Any]]:
-    """The final tuples as gold, each once: two opinions on one aspect are one tuple."""
+    """The unique final tuples as gold; two opinions on one aspect are one tuple."""
     found = {
         (a.aspect_term, _place(a), a.polarity): {
             "term": a.aspect_term,

@@ -1,4 +1,4 @@
-"""The texts of a finished run in the order in which a person should see them."""
+"""The review queue: the texts of a finished run, ordered by doubt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from absa.nodes.doubts import doubts, urgency
-from absa.nodes.human_answer import check, with_word, without_word
+from absa.nodes.human_answer import apply_human_review, check, without_human_review
 from absa.nodes.human_review import answered
 from absa.review.file import Review, ReviewFile
 from absa.runs.directory import OUTPUTS, SCORECARDS, NoRun, RunDirectory
@@ -21,13 +21,13 @@ from absa.runs.indexed_file import Artefact
 from absa.schemas.human import Doubt
 from absa.schemas.output import FinalOutput
 
-# The share of a run's texts that are queued for their low confidence alone.
+# The fraction of a run's texts that are queued only for a low confidence.
 LOWEST = 0.1
 
 
 @dataclass
 class Item:
-    """One text and why a person should see it; the rest is read when it is wanted."""
+    """One text and the reasons to review it. The record is read on demand."""
 
     uid: str
     seed: int
@@ -51,29 +51,29 @@ class Item:
 
     @property
     def shown(self) -> str:
-        """A short hash of the result that a person's word is about."""
+        """A short hash of the result that is shown to the person."""
         result = self.output.final_result
         tuples = sorted((t.name, t.polarity) for t in result.final_tuples)
         facts = json.dumps([self.output.text, result.label, tuples])
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def reviewed(self, review: Review) -> FinalOutput:
-        """The output with a person's decisions, by the rules that a graph's interrupt follows."""
-        return with_word(self.output, answered(review, self.reasons))
+        """The output with a person's decisions, by the same rules as for a graph's interrupt."""
+        return apply_human_review(self.output, answered(review, self.reasons))
 
 
 class Queue:
-    """A run's texts, those in doubt first, each with what was decided about it so far."""
+    """A run's texts with the decisions so far; doubtful texts come first."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the run once; of its texts only their places are kept.
+        """Index the run. Only the positions of its texts are kept.
 
         Raises:
-            NoRun: There is none, or its files do not fit together.
+            NoRun: It is not a run directory, or its files do not match.
             InputError: Its reviews cannot be read.
         """
         self._run = RunDirectory(directory).require(OUTPUTS, SCORECARDS)
-        _ = self._run.manifest  # a damaged one is refused here, not after an hour of reviewing
+        _ = self._run.manifest  # a damaged line is reported here, not in the middle of a review
         self.directory = directory
         self.file = ReviewFile(directory)
         self._outputs = Artefact(directory / OUTPUTS)
@@ -87,18 +87,18 @@ class Queue:
             load = partial(self._load, output.uid, seed)
             confidence = output.final_result.confidence
             item = Item(output.uid, seed, _reasons(output), confidence, load)
-            # Repetitions are one text: a person sees the first in doubt, else the first.
+            # Of the repetitions of a text, the first doubtful one is shown, else the first.
             if item.uid not in items or (item.reasons and not items[item.uid].reasons):
                 items[item.uid] = item
         for _ in self._cards.index():
-            pass  # only the places are wanted
+            pass  # only the positions are needed
         if broken := [*self._outputs.broken, *self._cards.broken]:
             raise NoRun(f"{directory}: {broken[0]}: see absa verify")
         self.items = sorted(items.values(), key=lambda i: (*urgency(i.reasons), i.confidence))
         self._add_lowest()
 
     def _add_lowest(self) -> None:
-        """The lowest confidences of the rest are worth a look, too."""
+        """Queue the other texts with the lowest confidences."""
         rest = [item for item in self.items if not item.reasons]
         for item in rest[: math.ceil(LOWEST * len(self.items))]:
             item.reasons = (
@@ -115,43 +115,43 @@ class Queue:
         card = next(cards, None)
         if card is None:
             raise NoRun(f"{self.directory}: {SCORECARDS} does not have {uid!r}: see absa verify")
-        return without_word(output), card
+        return without_human_review(output), card
 
     def review(self, item: Item) -> Review | None:
-        """What was decided about a text; None if nothing, or if it is about another result."""
+        """The decisions about a text; None if there are none, or they are outdated."""
         found = self.file.latest.get(item.uid)
         if found is None or (found.seed, found.shown) != (item.seed, item.shown):
             return None
-        # Somebody may have written in the file by hand.
+        # The file can have been edited by hand.
         return None if check(found.decisions, item.output) else found
 
     def finished(self, item: Item) -> bool:
-        """Whether a person is done with a text."""
+        """Whether the review of a text is finished."""
         review = self.review(item)
         return review is not None and review.finished
 
     def reviewed(self) -> Iterator[tuple[Item, Review]]:
-        """The texts that a person is done with."""
+        """The texts whose review is finished."""
         for item in self.items:
             if (review := self.review(item)) is not None and review.finished:
                 yield item, review
 
     @property
     def outdated(self) -> list[str]:
-        """Texts whose reviews are about another result: the run was made anew, or goes on."""
+        """Texts whose reviews are about an earlier result of a run that was repeated or resumed."""
         known = {item.uid: item for item in self.items}
         return [
             uid for uid in self.file.latest if uid not in known or self.review(known[uid]) is None
         ]
 
     def chosen(self, *, everything: bool = False, uid: str | None = None) -> list[Item]:
-        """What is to be gone through: one text, all, or those that wait for a person."""
+        """The items to review: one text, all texts, or the doubtful ones."""
         if uid is not None:
             return [item for item in self.items if item.uid == uid]
         return [item for item in self.items if everything or item.reasons]
 
 
 def _reasons(output: FinalOutput) -> tuple[Doubt, ...]:
-    """Those on record, else those that the run's settings did not ask about."""
+    """The recorded reasons, else those computed from the output."""
     word = output.meta.human_review
     return word.reasons if word is not None else doubts(output)

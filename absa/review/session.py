@@ -1,4 +1,4 @@
-"""A person at the queue: what each key does, without a terminal."""
+"""A review session: the effect of each key, without the terminal."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from absa.schemas.human import (
 
 
 class Session:
-    """One text after another; every decision is on disk before the next key is read."""
+    """Goes through the texts. Every decision is on the disk before the next key is read."""
 
     def __init__(self, queue: Queue, items: Sequence[Item], reviewer: str) -> None:
-        """Begin with the first text that nobody is done with."""
+        """Begin with the first unfinished text."""
         self.queue = queue
         self.items = list(items)
         self.reviewer = reviewer
@@ -48,22 +48,22 @@ class Session:
 
     @property
     def item(self) -> Item:
-        """The text at hand."""
+        """The current text."""
         return self.items[self.position]
 
     @property
     def is_finished(self) -> bool:
-        """Whether a person is done with the text at hand."""
+        """Whether the review of the current text is finished."""
         return self.queue.finished(self.item)
 
     @property
     def candidate(self) -> CandidateTuple | None:
-        """The tuple at hand; None in a text without any."""
+        """The current tuple; None in a text without tuples."""
         candidates = self.question.candidates
         return candidates[self.row] if candidates else None
 
     def decision_on(self, candidate: CandidateTuple) -> Decision | None:
-        """What was decided about a tuple."""
+        """The decision about a tuple."""
         for decision in self.decisions:
             if isinstance(decision, Keep | Flip | Drop) and candidate.in_result:
                 named = decision.of in (None, candidate.polarity)
@@ -76,48 +76,48 @@ class Session:
 
     @property
     def label(self) -> str:
-        """The label that the decisions so far lead to."""
+        """The label after the decisions so far."""
         return self.item.reviewed(self._review(finished=False)).final_result.label
 
     @property
     def additions(self) -> list[Add]:
-        """What the person added that no agent had proposed."""
+        """Tuples that the person added and no agent proposed."""
         shown = [self.decision_on(c) for c in self.question.candidates]
         return [d for d in self.decisions if isinstance(d, Add) and d not in shown]
 
     # Keys ------------------------------------------------------------------------------------
 
     def move(self, by: int) -> None:
-        """To another tuple."""
+        """Select another tuple."""
         last = len(self.question.candidates) - 1
         self.row = max(0, min(last, self.row + by))
         self.message = ""
 
     def keep(self) -> None:
-        """The tuple is right."""
+        """Keep the current tuple."""
         if (at := self._in_result()) is not None:
             self._decide(Keep(aspect=at.aspect, of=at.polarity))
 
     def flip(self, polarity: str) -> None:
-        """The tuple has another polarity."""
+        """Change the polarity of the current tuple."""
         if (at := self._in_result()) is not None:
             self._decide(Flip(aspect=at.aspect, of=at.polarity, polarity=polarity))
 
     def drop(self) -> None:
-        """The tuple does not belong here."""
+        """Drop the current tuple."""
         if (at := self._in_result()) is not None:
             self._decide(Drop(aspect=at.aspect, of=at.polarity))
 
     def add(self, aspect: str, polarity: str, evidence: str) -> None:
-        """A tuple is missing."""
+        """Add a missing tuple."""
         self._decide(Add(aspect=aspect, polarity=polarity, evidence=evidence))
 
     def set_label(self, label: str) -> None:
-        """The sentence has this label."""
+        """Set the label of the text."""
         self._decide(SetLabel(label=label))
 
     def undo(self) -> None:
-        """Take back what was decided last about this text."""
+        """Undo the last decision about this text."""
         if not self.decisions:
             self.message = "there is nothing to undo in this text"
             return
@@ -126,18 +126,18 @@ class Session:
         self.message = f"undone: {taken.action}"
 
     def next(self) -> None:
-        """Done with this text: what was not decided stands as it is."""
+        """Finish this text; tuples without a decision are kept."""
         self._write(finished=True)
         self.message = ""
         self._open(self.position + 1)
 
     def skip(self) -> None:
-        """On to the next text; this one still waits."""
+        """Go to the next text without finishing this one."""
         self.message = ""
         self._open(self.position + 1)
 
     def back(self) -> None:
-        """To the text before."""
+        """Go to the previous text."""
         if self.position == 0:
             self.message = "this is the first text"
             return
@@ -147,14 +147,14 @@ class Session:
     def _in_result(self) -> CandidateTuple | None:
         at = self.candidate
         if at is None:
-            self.message = "there is no tuple here: a adds one"
+            self.message = "this text has no tuple; press a to add one"
         elif not at.in_result:
-            self.message = f"{at.aspect} {at.polarity} is not in the result: a adds it"
+            self.message = f"{at.aspect} {at.polarity} is not in the result; press a to add it"
             return None
         return at
 
     def _decide(self, decision: Decision) -> None:
-        """Put a decision in the place of an earlier one on the same thing, if it can be used."""
+        """Add a valid decision; it replaces an earlier one on the same tuple."""
         at = self.candidate
         replaced: Decision | None = None
         if isinstance(decision, SetLabel):

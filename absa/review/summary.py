@@ -1,4 +1,4 @@
-"""What a person did to a run, and how far the run agrees with the person."""
+"""Counts of a person's decisions, and the agreement of the run with the person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from absa.schemas.output import FinalOutput
 
 
 class Summary(BaseModel):
-    """Counts over a run's reviews. Agreement is about the texts that a person is done with."""
+    """Counts over a run's reviews. Agreement covers only finished texts."""
 
     directory: str
     texts: int
@@ -25,10 +25,10 @@ class Summary(BaseModel):
     outdated: list[str]
     reviewers: dict[str, int]
     decisions: HumanCounts
-    # Texts whose tuples, or whose label, the person left as they were.
+    # Texts whose tuples, or whose label, the person did not change.
     same_tuples: Share
     same_label: Share
-    # Of the run's tuples, those that the person has too, and the other way round.
+    # The shares of the run's tuples that the person confirmed, and the other way round.
     precision: Share
     recall: Share
 

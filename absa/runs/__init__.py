@@ -1,4 +1,4 @@
-"""Batches: many samples, one directory, nothing lost and nothing paid twice."""
+"""Runs: many samples into one directory. A run can be resumed and pays for no answer twice."""
 
 from absa.runs.engine import run
 from absa.runs.plan import Progress, RunError, RunPlan, RunReport

@@ -1,4 +1,4 @@
-"""The files of a run directory, made from its journal: in data order, each written whole."""
+"""Writes the files of a run directory from its journal: in data order, each atomically."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PARTS: dict[str, Part] = {
     GATE: "gate",
 }
 ARTEFACTS = (*_PARTS, ERRORS, GATE_SUMMARY)
-# A total or margin this close to its threshold could have gone the other way.
+# A total or margin this close to its threshold counts as close.
 _NEAR = 0.2
 
 
 def export(journal: Journal, out: Path) -> None:
-    """Write the artefacts anew."""
+    """Write all artefacts again."""
     for name, part in _PARTS.items():
         write_lines(out / name, journal.lines(part))
     write_lines(out / ERRORS, journal.errors())
@@ -38,7 +38,7 @@ def export(journal: Journal, out: Path) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Make the new names of files as safe as their content."""
+    """Sync the directory, so that renamed files survive a power failure."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -47,7 +47,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file whole: a reader sees the old content or the new one, never a part.
+    """Write a file atomically: a reader sees the old content or the new one, never a part.
 
     Raises:
         StorageError: The file cannot be written.
@@ -58,12 +58,12 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file whole."""
+    """Write a JSON file atomically."""
     write_lines(path, [json.dumps(value, ensure_ascii=False, indent=2)])
 
 
 def gate_summary(records: Iterator[dict[str, Any]]) -> dict[str, Any]:
-    """Counts and rates per verdict, distributions of total and margin, and what was close."""
+    """Counts and rates per verdict, distributions of total and margin, and the close cases."""
     verdicts: Counter[str] = Counter()
     totals: list[float] = []
     margins: list[float] = []
@@ -97,7 +97,7 @@ def gate_summary(records: Iterator[dict[str, Any]]) -> dict[str, Any]:
 
 
 def distribution(values: list[float]) -> dict[str, float] | None:
-    """The five numbers that show where values lie, None for none."""
+    """Minimum, quartiles and maximum; None without values."""
     if not values:
         return None
     low, middle, high = quantiles(values, n=4) if len(values) > 1 else values * 3

@@ -15,10 +15,10 @@ _CHUNK = 1 << 20
 
 
 class DataFile:
-    """Reads the same rows whenever it is asked, although the file may be written to meanwhile.
+    """Reads the same rows every time, even if the file is appended to meanwhile.
 
-    Rows that are appended are left for another run. A file that was changed otherwise ends the
-    run: records of its old and its new rows must not be mixed.
+    Appended rows are not part of the run. Any other change ends the run, because records of old
+    and new rows must not be mixed.
     """
 
     def __init__(self, plan: RunPlan) -> None:
@@ -29,7 +29,7 @@ class DataFile:
         """
         self.path = plan.data
         if not self.path.is_file():
-            # The reader's own message is better than anything that could be said here.
+            # The reader's own message is more precise than a message from here.
             detect_format(self.path)
             raise DataError(self.path, "is not a file.")
         self._columns = plan.columns
@@ -42,11 +42,11 @@ class DataFile:
 
     @property
     def has_grown(self) -> bool:
-        """Whether there is more in the file than this run reads."""
+        """Whether the file has more rows than this run reads."""
         return self._seen.st_size > self._size
 
     def about(self) -> dict[str, Any]:
-        """What the data is: its hash and how it is read."""
+        """The identity of the data: its hash, format and columns."""
         return {
             "sha256": self._sha256,
             "bytes": self._size,
@@ -69,7 +69,7 @@ class DataFile:
             raise self._changed()
 
     def begins_with(self, data: Mapping[str, Any]) -> bool:
-        """Whether this file is the data of another run with more after it."""
+        """Whether this file is the data of another run plus appended rows."""
         size = data.get("bytes")
         return (
             isinstance(size, int)
@@ -81,7 +81,7 @@ class DataFile:
         now = self._stat()
         if _version(now) == _version(self._seen):
             return
-        # A file that is appended to all the time is not hashed for each row, but at the end.
+        # A file that keeps growing is hashed at the end, not for each row.
         appended = now.st_ino == self._seen.st_ino and now.st_size > self._seen.st_size
         if not appended and self._hash() != self._sha256:
             raise self._changed()
@@ -107,8 +107,8 @@ class DataFile:
 
     def _changed(self) -> RunError:
         return RunError(
-            f"{self.path} was changed while the run was reading it; what is finished is safe. "
-            "Put the old file back and start again, or analyse the new one with another --out"
+            f"{self.path} was changed while the run was reading it; finished samples are kept. "
+            "Restore the old file and start again, or analyse the new one with another --out"
         )
 
 

@@ -1,4 +1,4 @@
-"""A run directory as every command reads it: names of its files, manifest, settings and lines."""
+"""Reads a run directory: its file names, manifest, settings and records."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ METRICS = "metrics.json"
 
 
 class NoRun(InputError):
-    """There is no run at a place, or one of its files is missing or damaged. Wrong use."""
+    """The path is not a run directory, or one of its files is missing or damaged. A usage error."""
 
 
 @dataclass
 class RunDirectory:
     """The files of a run.
 
-    A missing or damaged file raises `NoRun`. With a list of `problems` it is noted there, and
-    whatever can be read is read.
+    A missing or damaged file raises `NoRun`. With a list of `problems`, it is appended there
+    instead, and everything readable is read.
     """
 
     path: Path
     problems: list[str] | None = None
 
     def require(self, *names: str) -> RunDirectory:
-        """Make sure that this is a run, and that it has these files.
+        """Check that this is a run directory with these files.
 
         Raises:
             NoRun: It is not a run, or a file is missing.
         """
         if not self.path.is_dir():
-            raise NoRun(f"{self.path}: there is no such directory")
+            raise NoRun(f"{self.path}: no such directory")
         if not self.has(MANIFEST):
-            raise NoRun(f"{self.path} is no run directory: it has no {MANIFEST}")
+            raise NoRun(f"{self.path} is not a run directory: it has no {MANIFEST}")
         for name in names:
             if not self.has(name):
                 raise self._unfinished(name)
@@ -63,7 +63,7 @@ class RunDirectory:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What the run says about itself; empty if it cannot be read."""
+        """The manifest of the run; empty if it cannot be read."""
         return self.document(MANIFEST) or {}
 
     @cached_property
@@ -78,10 +78,10 @@ class RunDirectory:
             return None
 
     def not_a_manifest(self, why: object) -> NoRun:
-        """The manifest does not say what the manifest of a run says."""
+        """Raise or note the error for a file that is not a valid manifest."""
         return NoRun(
-            f"{self.path / MANIFEST}: not the manifest of a run ({why}); the command of the run "
-            "writes it again"
+            f"{self.path / MANIFEST}: not a valid manifest ({why}); repeat the command of the "
+            "run to write it again"
         )
 
     def document(self, name: str) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ class RunDirectory:
         try:
             with (self.path / name).open("rb") as file:
                 for number, line in enumerate(bounded_lines(file), 1):
-                    # Where problems are noted, a character that is not UTF-8 costs no sample.
+                    # If problems are collected, a character that is not UTF-8 is replaced.
                     text = line if self.problems is None else line.decode(errors="replace")
                     if (record := self._record(text, f"{name}, line {number}")) is not None:
                         yield record
@@ -119,37 +119,37 @@ class RunDirectory:
             return None
 
     def samples(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """The outputs with their scorecards, one sample after the other.
+        """Yield each output with its scorecard.
 
         Raises:
-            NoRun: The two files do not fit together.
+            NoRun: The two files do not match.
         """
         for output, card in zip_longest(self.lines(OUTPUTS), self.lines(SCORECARDS)):
             if output is None or card is None:
-                what = f"{OUTPUTS} and {SCORECARDS} are not of equal length"
+                what = f"{OUTPUTS} and {SCORECARDS} have different numbers of lines"
             elif (uid := output.get("uid")) != (other := card.get("uid")):
-                what = f"{OUTPUTS} has {uid!r} where {SCORECARDS} has {other!r}"
+                what = f"{OUTPUTS} has {uid!r} on the line where {SCORECARDS} has {other!r}"
             else:
                 yield output, card
                 continue
             raise NoRun(f"{self.path}: {what}: see absa verify")
 
     def output(self, record: dict[str, Any]) -> FinalOutput:
-        """A line of the outputs.
+        """Parse a line of the outputs.
 
         Raises:
-            NoRun: It is not an output.
+            NoRun: The line is not a valid output.
         """
         try:
             return FinalOutput.model_validate(record)
         except ValidationError as error:
             raise NoRun(
-                f"{self.path / OUTPUTS}: {record.get('uid')!r} is not an output "
+                f"{self.path / OUTPUTS}: {record.get('uid')!r} is not a valid output "
                 f"({first_problem(error)}): see absa verify"
             ) from error
 
     def _unfinished(self, name: str) -> NoRun:
-        return NoRun(f"{self.path} has no {name}: start the run again, so that it is finished")
+        return NoRun(f"{self.path} has no {name}: the run is not finished; start it again")
 
     def _note_missing(self, name: str) -> None:
         if self.problems is None:
@@ -166,7 +166,7 @@ class RunDirectory:
 
 
 def first_problem(error: ValidationError) -> str:
-    """What the first of its errors is."""
+    """The first error of a validation error, with its key."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg']}"
 

@@ -1,4 +1,4 @@
-"""A batch: samples through the graph, many at a time, each recorded once."""
+"""Runs a batch: many samples at a time through the graph, each with one record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from absa.schemas.settings import FROM_DATA, SHIPPED_CATEGORIES, BackendSettings
 from absa.wired import wired
 
 SCRATCH = "scratch.db"
-# Annotated data is evaluated, whether or not it says which split it is.
+# Annotated data is evaluated, even if its split is not named.
 UNNAMED_SPLIT = "evaluated"
 _GATHER_S = 0.005
 # Unreadable lines that are named at the end of a run.
@@ -59,19 +59,19 @@ async def run(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     backend_for: Callable[[BackendSettings], Backend] = make_backend,
 ) -> RunReport:
-    """Start a run, or go on with the one that is in `plan.out`.
+    """Start a run, or resume the one in `plan.out`.
 
-    `backend_for` makes the backend of the local engine; the workers of a cluster make their own.
+    `backend_for` makes the backend of the local engine. Cluster workers make their own.
     """
     control = control or Control()
-    refuse_what_needs_one_process(plan)
+    reject_what_needs_one_process(plan)
     data = DataFile(plan)
     plan = with_categories_of(data, plan)
-    # A graph that cannot work is refused before the first sample.
+    # An invalid graph is rejected before the first sample.
     wired(plan.settings).compile(backend=make_backend(plan.settings.backend), store=InMemoryStore())
     engine = open_engine(plan, backend_for)
     with locked(plan.out):
-        refuse_leftovers(plan.out)
+        reject_results_without_journal(plan.out)
         try:
             with closing(Journal(plan.out)) as journal:
                 return await _Run(plan, journal, control, data, on_progress).go(engine)
@@ -98,7 +98,7 @@ def with_categories_of(data: DataFile, plan: RunPlan) -> RunPlan:
 
 
 def open_engine(plan: RunPlan, backend_for: Callable[[BackendSettings], Backend]) -> RunEngine:
-    """The engine of a plan; nothing is started before it gets work."""
+    """The engine of a plan. It starts nothing before its first batch."""
     if plan.engine == "local":
         return LocalEngine(backend_for)
     try:
@@ -112,31 +112,31 @@ def open_engine(plan: RunPlan, backend_for: Callable[[BackendSettings], Backend]
     return ClusterEngine(plan)
 
 
-def refuse_what_needs_one_process(plan: RunPlan) -> None:
-    """A cluster has no memory in common, and recorded answers are in a file on one machine."""
+def reject_what_needs_one_process(plan: RunPlan) -> None:
+    """Reject settings that need one process: episodic memory, measured trust, replays."""
     if plan.engine == "local":
         return
     if plan.settings.pipeline.memory.condition != "off":
         raise InputError(
-            "--engine dask has no episodic memory: a case must be remembered before the next one "
-            "is recalled; set pipeline.memory.condition=off or use --engine local"
+            "--engine dask does not support episodic memory: each case must be stored before the "
+            "next one is recalled; set pipeline.memory.condition=off or use --engine local"
         )
     if measures_trust(plan.settings.pipeline):
         raise InputError(
-            "--engine dask does not measure how far the analyser is trusted: set "
+            "--engine dask cannot measure the trust in the analyser; set "
             "pipeline.selective.trust, or use --engine local"
         )
     if plan.settings.backend.kind == "replay":
-        raise InputError("--engine dask calls models; recorded answers need --engine local")
+        raise InputError("--engine dask cannot replay recorded answers; use --engine local")
 
 
-def refuse_leftovers(out: Path) -> None:
-    """Results whose journal is gone cannot be continued, and must not be overwritten."""
+def reject_results_without_journal(out: Path) -> None:
+    """Reject a directory with results but without a journal: it cannot be resumed."""
     journal = out / JOURNAL
     if not journal.exists():
         state = "is not there"
     elif not journal.stat().st_size:
-        # SQLite would take it for a new database.
+        # SQLite would treat an empty file as a new database.
         state = "is empty"
     else:
         return
@@ -173,7 +173,7 @@ class _Run:
             self._touch()
             self._ask_again = journal.forget_failures()
         size = self._size = self._survey()
-        # What an earlier start did beyond what this one asks for is part of the run as well.
+        # Seeds and samples of an earlier start beyond those of this one are part of the run, too.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
         # Failed samples whose record is being written.
@@ -188,11 +188,11 @@ class _Run:
         self._started_with = self._totals.done + self._totals.failed
 
     def _claim(self) -> str:
-        """Take the directory for this run, or refuse to mix it with another."""
+        """Write the run's identity to the directory, or raise if another run is in it."""
         noted = self._journal.recall("identity", dict[str, Any])
         if noted is None:
             _refuse_results(self._plan.out, "has no record of a run")
-            # In this order: a directory with an identity has an id.
+            # In this order, so that every directory with an identity also has an id.
             self._journal.note("run_id", uuid.uuid4().hex)
             self._journal.note("identity", self._identity)
         elif lines := differences(noted, parse_json(json.dumps(self._identity))):
@@ -200,7 +200,7 @@ class _Run:
         return str(self._journal.recall("run_id"))
 
     def _old_data(self, noted: dict[str, Any]) -> str:
-        """How to go on with the run that is in the directory."""
+        """The hint how to resume the run that is in the directory."""
         data = noted.get("data") or {}
         if not self._data.begins_with(data):
             return "the settings and data of that run"
@@ -211,7 +211,7 @@ class _Run:
         )
 
     def _recall_seeds(self) -> tuple[list[int], tuple[int, ...]]:
-        """All seeds of the run, and those to work on: the ones asked for, else all of them."""
+        """All seeds of the run, and the seeds to work on: the requested ones, else all."""
         known: list[int] = self._journal.recall("seeds", list[int]) or []
         seeds = self._plan.seeds or tuple(known) or (self._plan.settings.backend.seed,)
         together = list(dict.fromkeys([*known, *seeds]))
@@ -220,7 +220,7 @@ class _Run:
         return together, seeds
 
     def _touch(self) -> None:
-        """Before the journal changes: from now on the artefacts are behind it."""
+        """Mark the artefacts as outdated, before the journal changes."""
         if self._exported:
             self._journal.note("exported", False)
             self._exported = False
@@ -240,7 +240,7 @@ class _Run:
         return enumerate(item for item in self._rows() if isinstance(item, Sample))
 
     def _survey(self) -> int:
-        """Go through the data once: how many samples there are; bad lines cost only themselves."""
+        """Read the data once: count the samples and record the bad lines."""
         size = bad = 0
         known_bad = self._journal.bad_line_count()
         stem = Source(self._plan.data).stem
@@ -261,7 +261,7 @@ class _Run:
         return size
 
     def _check_file_name(self, stem: str) -> None:
-        """Samples without a uid are named after their file: under another name they are others."""
+        """Reject a renamed file if uids were made from its old name."""
         known = self._journal.recall("file_name")
         if known is None:
             self._journal.note("file_name", stem)
@@ -270,7 +270,7 @@ class _Run:
             raise other_run(self._plan.out, [line], "the file its old name")
 
     async def go(self, engine: RunEngine) -> RunReport:
-        """Everything that has no record yet, then the artefacts."""
+        """Work on all samples without a record, then write the artefacts."""
         self._write_manifest()
         self._tell()
         self._check_failures()
@@ -280,7 +280,7 @@ class _Run:
             for seed in self._seeds:
                 if not self._control.draining:
                     await self._one_seed(seed, engine)
-            # A worker that was stopped may have left a record on its way.
+            # A stopped worker can still have a record in its queue.
             self._journal.flush()
             self._totals = self._journal.totals()
             out = self._plan.out
@@ -318,7 +318,7 @@ class _Run:
     async def _some(
         self, seed: int, engine: RunEngine, trust: ReaderTrust, wanted: Callable[[Sample], bool]
     ) -> None:
-        """Every wanted sample of this seed that has no record."""
+        """Work on every wanted sample of this seed without a record."""
         finished = self._journal.finished(seed)
         todo = (
             (n, self._given(s)) for n, s in self._samples() if s.uid not in finished and wanted(s)
@@ -330,7 +330,7 @@ class _Run:
         asked = settings.backend.model_copy(update={"seed": seed})
         keys = AnswerKeys(asked, self._run_id, shared=self._plan.use_cache)
         paid = asked.kind == "openai"
-        # Only answers that cost something are kept; the others are as quick to make again.
+        # Only paid answers are cached. Free ones can be computed again as quickly.
         answers = self._open_answers() if paid else None
 
         async def write(record: Finished) -> None:
@@ -345,7 +345,7 @@ class _Run:
             self._tell()
 
         def save(record: Finished) -> Coroutine[Any, Any, None]:
-            # Before the record is written: the next sample starts meanwhile.
+            # Counted before the record is written, because the next sample starts meanwhile.
             self._failing += record.status == "failed"
             self._check_failures()
             return write(record)
@@ -375,9 +375,9 @@ class _Run:
                 answers.close()
 
     def _at_least_recorded(self, spent: Spent) -> Spent:
-        """What all starts have spent, also on what was not finished or is to be tried again.
+        """What all starts have spent, including unfinished samples and those to retry.
 
-        A note of it may lag behind the records by the second before a crash.
+        After a crash the stored value can be one second older than the records.
         """
         total = self._totals
         recorded = Spent(total.calls, total.prompt_tokens, total.completion_tokens, total.cost_usd)
@@ -385,7 +385,7 @@ class _Run:
         return replace(most, calls_without_usage=spent.calls_without_usage)
 
     def _note_progress(self) -> None:
-        """What all starts have spent; one with nothing left to do adds nothing, no time either."""
+        """Store what all starts have spent. A start without work adds nothing."""
         now = (self._meter.total, self._totals)
         if now != self._noted:
             self._noted = now
@@ -397,18 +397,18 @@ class _Run:
         plan = self._plan
         own = plan.out / SCRATCH
         path = plan.cache_path or default_path() if plan.use_cache else own
-        # A process that writes for a whole cluster must be thrifty.
+        # One process writes for the whole cluster, so it groups its writes.
         gather_s = _GATHER_S if plan.engine == "dask" else 0.0
         return Answers(path, gather_s=gather_s, ask_again=self._ask_again, is_shared=plan.use_cache)
 
     def _given(self, sample: Sample) -> Sample:
-        """The sample with what its agents are told."""
+        """The sample with the given aspects, if the plan uses them."""
         if not self._plan.given_aspects:
             return sample
         return sample.model_copy(update={"given_aspects": sample.terms})
 
     def _known_to_memory(self, sample: Sample, seed: int) -> dict[str, Any]:
-        """What a graph with memory is given besides."""
+        """Additional graph input for memory."""
         if self._plan.settings.pipeline.memory.condition == "off":
             return {}
         return {
@@ -417,7 +417,7 @@ class _Run:
         }
 
     def _check_failures(self) -> None:
-        """Stop when more failed than the user accepts."""
+        """Stop the run if more samples failed than `--fail-on-error` allows."""
         limit = self._plan.fail_on_error
         if limit is None:
             return
@@ -426,7 +426,7 @@ class _Run:
         if failed > allowed:
             self._control.drain(
                 f"{failed} failed, more than --fail-on-error {limit} allows",
-                "mend the cause and add --retry-failed, or raise --fail-on-error",
+                "fix the cause and add --retry-failed, or raise --fail-on-error",
             )
 
     def _tell(self) -> None:
@@ -458,12 +458,12 @@ class _Run:
         notes = [*self._trust_notes, *self._unreadable()]
         if self._data.has_grown:
             notes.append(
-                f"{self._plan.data} has grown while the run was reading it: the run is about what "
-                "was in it at the start; give another --out to analyse the whole file"
+                f"{self._plan.data} has grown during the run; the run covers only the rows that it "
+                "had at the start. Use another --out to analyse the whole file"
             )
         settings = self._plan.settings
         if settings.backend.kind == "replay" and (why := wired(settings).only_as_graph):
-            notes.append(f"decided by LangGraph, which takes longer than a direct replay: {why}")
+            notes.append(f"LangGraph runs this replay, which is slower than a direct replay: {why}")
         return notes
 
     def _unreadable(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What makes a run this run: everything that can change an answer, and nothing that cannot."""
+"""The identity of a run: everything that can change an answer, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from absa.schemas.errors import InputError
 from absa.schemas.settings import Settings
 from absa.small_files import visible_files
 
-# Raised when records of an older version could not be continued by this one.
+# Increased when this version cannot resume runs of an older one.
 SCHEMA_VERSION = 2
-# How an answer travels does not change what it says.
+# Transport settings do not change an answer.
 TRANSPORT = (
     *("timeout_s", "max_retries", "max_concurrency", "requests_per_second", "path"),
     *("allow_redirects", "api_key_env", "api_key_keyring"),
-    "trust_model",  # the files of a model count by their content
+    "trust_model",  # Model files count by their content.
 )
-# What a token costs does not change it either.
+# Prices do not change an answer either.
 _NO_ANSWERS = ("README.md", "prices.json", "manifest.json")
 _PACKAGES = ("absa-debate-graph", "langgraph", "langchain-openai", "pydantic", "kiwipiepy")
 
 
-#: Files that are read: texts, tables and models.
+#: Suffixes of the data files: texts, tables and models.
 _READ = frozenset({".md", ".json", ".crf", ".npz", ".gz"})
 
 
 def _model(settings: Settings) -> str | None:
-    """The folder of an offline model; the model of a server is a name."""
+    """The folder of an offline model. None for a server's model, which is only a name."""
     return settings.backend.model if settings.backend.kind == "offline" else None
 
 
 def _recorded_answers(settings: Settings) -> str | None:
-    """The traces of a recorded run; nothing else in its directory is read."""
+    """The traces of a recorded run. No other file of its directory is read."""
     path = settings.backend.path if settings.backend.kind == "replay" else None
     return str(Path(path) / TRACES) if path and Path(path).is_dir() else path
 
@@ -48,7 +48,7 @@ def _demos(settings: Settings) -> str | None:
 
 
 def _checkpoint(settings: Settings) -> str | None:
-    """A local classifier; a checkpoint that is not on this disk is the name of a published one."""
+    """The path of a local classifier. None if the checkpoint is the name of a published one."""
     path = settings.aux_hf.checkpoint if settings.aux_hf.enabled else None
     return path if path and Path(path).exists() else None
 
@@ -57,13 +57,13 @@ def _wiring(settings: Settings) -> str | None:
     """The source file of a user's own wiring."""
     if settings.wiring is None:
         return None
-    from absa.wired import wiring_file  # it imports LangGraph
+    from absa.wired import wiring_file  # imported here because it imports LangGraph
 
     return str(wiring_file(settings.wiring))
 
 
-#: Settings that name a file or a folder whose content can change an answer, with the path where
-#: these settings use it. A new setting of this kind needs one line here.
+#: Settings that name a file or folder whose content can change an answer, each with a function
+#: that returns its path. A new setting of this kind needs one line here.
 NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
     "backend.model": _model,
     "backend.path": _recorded_answers,
@@ -73,7 +73,7 @@ NAMED_FILES: Mapping[str, Callable[[Settings], str | None]] = {
     "prompts.dir": lambda settings: settings.prompts.dir,
     "resources.dir": lambda settings: settings.resources.dir,
 }
-#: Those that a worker of a cluster reads for itself.
+#: Those that each cluster worker reads itself.
 READ_BY_WORKERS = ("backend.model", "aux_hf.checkpoint", "wiring", "prompts.dir", "resources.dir")
 
 
@@ -95,10 +95,10 @@ def folder_hashes(name: str) -> dict[str, str]:
 def named_file_hashes(
     settings: Settings, keys: Iterable[str] = NAMED_FILES
 ) -> dict[str, str | dict[str, str]]:
-    """The content of the files that settings name, by key: one hash, or one per file of a folder.
+    """The hashes of the files that settings name, by key; for a folder, one hash per file.
 
     Raises:
-        InputError: A file is not there or cannot be read.
+        InputError: A file is missing or cannot be read.
     """
     paths = {key: NAMED_FILES[key](settings) for key in keys}
     return {key: _content(key, Path(path)) for key, path in paths.items() if path is not None}
@@ -130,7 +130,7 @@ def identity(settings: Settings, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(old: Any, new: Any, key: str = "") -> list[str]:
-    """What differs between two identities, one line each, by dotted key."""
+    """The differences of two identities, one line per dotted key."""
     if isinstance(old, dict) and isinstance(new, dict):
         return [
             line
@@ -141,5 +141,5 @@ def differences(old: Any, new: Any, key: str = "") -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what the result depends on."""
+    """The versions of the packages that the result depends on."""
     return {name: version(name) for name in _PACKAGES}

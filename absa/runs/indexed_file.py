@@ -1,4 +1,4 @@
-"""The files of a run, one sample at a time."""
+"""Reads the JSONL files of a run sample by sample."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from absa.schemas.json_text import parse_json
 
 
 class Line(NamedTuple):
-    """A line of an artefact: as it stands there, and as it is read."""
+    """A line of an artefact: its raw bytes and its parsed record."""
 
     raw: str
     record: dict[str, Any]
 
     @property
     def seed(self) -> Any:
-        """The repetition it belongs to."""
+        """The seed of the repetition that the line belongs to."""
         return self.record.get("seed")
 
 
 class Artefact:
-    """A JSONL file of the run: the places of each sample's lines, and the lines on demand."""
+    """A JSONL file of the run: an index of each sample's lines, which are read on demand."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class Artefact:
             os.close(self._fd)
 
     def index(self) -> Iterator[dict[str, Any]]:
-        """Read the file once, noting places; the records as they go by."""
+        """Read the file once, index the line positions, and yield the records."""
         if not self.exists:
             return
         offset = 0
@@ -53,7 +53,7 @@ class Artefact:
                     uid = record["uid"]
                 except (ValueError, KeyError, TypeError):
                     self.broken.append(
-                        f"{self.path.name}:{number}: not a record (cut short or damaged)"
+                        f"{self.path.name}:{number}: not a valid record (truncated or damaged)"
                     )
                     continue
                 if not line.endswith(b"\n"):
@@ -64,13 +64,13 @@ class Artefact:
                 yield record
 
     def raw(self, uid: str) -> list[str]:
-        """The lines of a sample as they stand there."""
+        """The raw lines of a sample."""
         assert self._fd is not None or uid not in self._places
         places = self._places.get(uid, ())
         return [os.pread(self._fd or 0, length, offset).decode() for offset, length in places]
 
     def of(self, uid: str) -> list[Line]:
-        """The lines of a sample."""
+        """The parsed lines of a sample."""
         return [Line(raw, parse_json(raw)) for raw in self.raw(uid)]
 
     @property
@@ -79,7 +79,7 @@ class Artefact:
         return self._order.digest()
 
     def times(self, uid: str) -> int:
-        """How many lines a sample has."""
+        """The number of lines of a sample."""
         return len(self._places.get(uid, ()))
 
     @property

@@ -1,7 +1,7 @@
-"""The journal: the record of a finished sample is the truth, everything else is made from it.
+"""The journal: one record per finished sample. All other files are made from it.
 
-A record is one row, written in one synced transaction. A run that was killed at any moment has the
-rows of the samples it finished and nothing of the others.
+A record is one row, written in one synced transaction. A killed run has the rows of its finished
+samples and nothing of the others.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Finished:
     cost_usd: float | None = 0.0
 
     def with_spent(self, spent: Spent) -> Finished:
-        """A failure with what it cost; a result knows its own calls."""
+        """Add the cost to a failure. A result already contains its calls."""
         if self.error is None:
             return self
         return replace(
@@ -77,7 +77,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Totals:
-    """What a run has done and spent."""
+    """Counts and costs of a run."""
 
     done: int = 0
     failed: int = 0
@@ -88,7 +88,7 @@ class Totals:
     cost_usd: float | None = 0.0
 
     def plus(self, record: Finished) -> Totals:
-        """These totals and one more sample."""
+        """Add one sample."""
         known = self.cost_usd is not None and record.cost_usd is not None
         return Totals(
             done=self.done + (record.status == "done"),
@@ -115,14 +115,14 @@ class Journal:
         )
 
     def close(self) -> None:
-        """Write what is waiting and close."""
+        """Write pending records and close."""
         self._db.close()
 
     def recall(self, key: str, kind: Any = object) -> Any:
-        """A fact about the run, None if it was never noted.
+        """A stored fact about the run; None if it was never stored.
 
         Raises:
-            StorageError: What is noted is not of this kind.
+            StorageError: The stored value has another type.
         """
         row = self._db.one("SELECT value FROM run WHERE key = ?", key)
         if row is None:
@@ -134,19 +134,19 @@ class Journal:
             raise self._db.damaged(f"{key} of the run cannot be read ({reason})") from error
 
     def note(self, key: str, value: Any) -> None:
-        """Note a fact about the run."""
+        """Store a fact about the run."""
         self.note_soon(key, value).result()
 
     def note_soon(self, key: str, value: Any) -> Future[None]:
-        """Note a fact that nothing waits for."""
+        """Store a fact without waiting for the disk."""
         return self._db.write("INSERT OR REPLACE INTO run VALUES (?, ?)", key, _line(value))
 
     def flush(self) -> None:
-        """Wait until every record is on the disk, also those nobody waits for any more."""
+        """Wait until every record is on the disk."""
         self._db.flush()
 
     def add(self, record: Finished) -> Future[None]:
-        """Write the record of a finished sample; a sample has one record, whatever happens."""
+        """Write the record of a finished sample. A sample has exactly one record."""
         parts = record.parts or {}
         error = _line(record.error) if record.error is not None else None
         return self._db.write(
@@ -166,7 +166,7 @@ class Journal:
         )
 
     def add_bad_line(self, number: int, error: dict[str, Any]) -> None:
-        """A line of the data that could not be read, numbered from 0."""
+        """Record a data line that could not be read, numbered from 0."""
         self._db.write("INSERT OR IGNORE INTO bad_lines VALUES (?, ?)", number, _line(error))
 
     def finished(self, seed: int) -> dict[str, str]:
@@ -179,10 +179,10 @@ class Journal:
         return self._db.one(sql, seed, uid) is not None
 
     def forget_failures(self) -> frozenset[str]:
-        """Take the failed samples back, so that they are tried again.
+        """Delete the records of failed samples, so that they are analysed again.
 
-        Returns the uids of those that failed after they were answered: one of the answers made
-        them fail, so they need new ones.
+        Returns the uids of samples that failed after their answers arrived. An answer caused the
+        failure, so they need new answers.
         """
         rows = self._db.read("SELECT uid, error FROM samples WHERE status = 'failed'")
         try:
@@ -193,13 +193,13 @@ class Journal:
         return answered
 
     def records_beyond(self, seeds: Sequence[int], size: int) -> int:
-        """How many records there are of other seeds, or of samples after the first `size`."""
+        """The number of records of other seeds, or of samples after the first `size`."""
         asked = ", ".join("?" * len(seeds))
         sql = f"SELECT count(*) FROM samples WHERE position >= ? OR seed NOT IN ({asked})"
         return self._count(sql, size, *seeds)
 
     def totals(self) -> Totals:
-        """What was done and spent so far. A cost is unknown if that of any call is."""
+        """The totals so far. The cost is None if the cost of any call is unknown."""
         row = self._db.one(
             "SELECT coalesce(sum(status = 'done'), 0), coalesce(sum(status = 'failed'), 0),"
             " coalesce(sum(calls), 0), coalesce(sum(cached), 0),"
@@ -221,14 +221,14 @@ class Journal:
             yield from lines
 
     def outputs(self, seed: int, uids: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """The finished outputs of some samples, each with its uid."""
+        """Yield the finished outputs of some samples, each with its uid."""
         sql = "SELECT output FROM samples WHERE status = 'done' AND seed = ? AND uid = ?"
         for uid in uids:
             if (row := self._db.one(sql, seed, uid)) is not None:
                 yield uid, unpack(row[0])[0]
 
     def errors(self) -> Iterator[str]:
-        """The errors: lines that could not be read, then samples that could not be analysed."""
+        """Yield the errors: first unreadable lines, then failed samples."""
         for (text,) in self._db.read("SELECT error FROM bad_lines ORDER BY number"):
             yield text
         sql = "SELECT error FROM samples WHERE status = 'failed' ORDER BY position, seed"
@@ -241,7 +241,7 @@ class Journal:
         return [parse_json(text) for (text,) in found]
 
     def bad_line_count(self) -> int:
-        """How many lines of the data could not be read."""
+        """The number of unreadable data lines."""
         return self._count("SELECT count(*) FROM bad_lines")
 
     def _count(self, sql: str, *values: Any) -> int:
@@ -250,7 +250,7 @@ class Journal:
 
 
 def _line(value: Any) -> str:
-    # A server's raw words may hold half a surrogate pair, which cannot be written down.
+    # A raw answer can hold half a surrogate pair, which cannot be encoded.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
@@ -259,7 +259,7 @@ def _packed(lines: bytes | None) -> bytes | None:
 
 
 def unpack(blob: bytes) -> list[str]:
-    """The lines of an artefact, from a part of a record."""
-    # Not splitlines: a JSON line may hold U+2028, which is no line end here.
+    """Unpack the lines of an artefact from a column of a record."""
+    # Not splitlines, because a JSON line can contain U+2028.
     text = zlib.decompress(blob).decode()
     return text.split("\n") if text else []

@@ -14,12 +14,12 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Make the directory and keep a second process out of it."""
+    """Create the directory and lock it against a second process."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         file = (out / LOCK).open("w")
     except OSError as error:
-        raise RunBusy(f"{out}: {error.strerror}; give an --out that can be written") from error
+        raise RunBusy(f"{out}: {error.strerror}; choose a writable --out") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,7 +29,7 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def is_locked(out: Path) -> bool:
-    """Whether a process is in the directory. Held for a moment, so it is asked only in doubt."""
+    """Whether a process has locked the directory. The test itself holds the lock for a moment."""
     try:
         file = (out / LOCK).open("rb")
     except OSError:

@@ -1,4 +1,4 @@
-"""The event loop of a batch: many small steps a second, so what surrounds them counts."""
+"""The event loop of a batch, with settings for many small steps per second."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Before the first sample has ended nobody knows how long one takes.
+# The gap while the duration of a sample is not yet known.
 _FIRST_GAP_S = 0.02
-# Below 1: the gaps must keep up when samples come to take less time.
+# Below 1, so that the gaps shrink when samples become faster.
 _SPREAD = 0.8
-# What one takes undisturbed is the shortest time seen; a longer one counts little by little.
+# The shortest duration estimates an undisturbed sample. Longer ones change it slowly.
 _FORGETTING = 1.02
 
-# A sample makes thousands of short-lived objects and hardly a cycle: the collector's default of a
-# look every 700 costs six percent of the run.
+# A sample makes thousands of short-lived objects and few cycles. The garbage collector's default
+# threshold of 700 would cost six percent of the run.
 _COLLECT_EVERY = (50_000, 20, 50)
 
 
 def run_in_quick_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` in uvloop where there is one, with a collector that looks less often."""
+    """Run `work` in uvloop if it is installed, with a less frequent garbage collection."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*_COLLECT_EVERY)
@@ -39,16 +39,16 @@ def run_in_quick_loop(work: Coroutine[Any, Any, T]) -> T:
 def _loop_factory() -> Any:
     try:
         import uvloop
-    except ImportError:  # not to be had on Windows
+    except ImportError:  # not available on Windows
         return None
     return uvloop.new_event_loop
 
 
 class Spread:
-    """Starts samples at even distances over the time that one of them takes.
+    """Starts samples at even intervals over the duration of one sample.
 
-    Samples that start together ask together and are answered together: they queue for the one
-    interpreter at every step, and the queue never dissolves. Spread out, each finds it free.
+    Samples that start together also get their answers together. They then wait for the one
+    interpreter at every step. With even intervals they rarely wait.
     """
 
     def __init__(self, width: int) -> None:
@@ -62,16 +62,16 @@ class Spread:
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator[None]:
-        """Wait for a place in time; how long the sample takes is noted."""
+        """Wait for the next slot, and measure the duration of the sample."""
         began = await self.wait()
         yield
         self.note(began)
 
     async def wait(self) -> float:
-        """Wait for a place in time; when that was."""
+        """Wait for the next slot; return its time."""
         loop = asyncio.get_running_loop()
         async with self._turn:
-            # A gap that was too wide (the first sample was slow) shrinks while one waits for it.
+            # A gap that was too wide (the first sample was slow) shrinks during the wait.
             while (left := self._last_start + self._gap - loop.time()) > 0:
                 self._noted.clear()
                 with suppress(TimeoutError):
@@ -81,10 +81,10 @@ class Spread:
             return self._last_start
 
     def note(self, began: float) -> None:
-        """A sample that began then has ended now."""
+        """Count a sample that started at this time and has ended now."""
         seconds = asyncio.get_running_loop().time() - began
         known = seconds if self._taken is None else _FORGETTING * self._taken
         self._taken = min(seconds, known)
-        # One at a time has nobody to be spread from.
+        # A single slot needs no gaps.
         self._gap = _SPREAD * self._taken / self._width if self._width > 1 else 0.0
         self._noted.set()

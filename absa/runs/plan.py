@@ -1,4 +1,4 @@
-"""What to run, how far it is, how it is stopped and how it ended."""
+"""The plan of a run, its progress, its stop control and its report."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from absa.schemas.memory import Recall
 from absa.schemas.settings import Settings
 
 Engine = Literal["local", "dask"]
-SAME_COMMAND = "the same command goes on from here"
+SAME_COMMAND = "repeat the command to continue"
 
 
 class RunError(RuntimeError):
-    """The run cannot go on, but what is finished is safe and a new start continues it."""
+    """The run must stop. Finished samples are kept and a new start resumes the run."""
 
 
 class RunBusy(RuntimeError):
-    """The directory cannot be used now: another process is in it, or it cannot be written."""
+    """The directory cannot be used: another process uses it, or it is not writable."""
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What to run, where to, and how."""
+    """What to run, the output directory, and how to run it."""
 
     data: Path
     out: Path
@@ -38,29 +38,29 @@ class RunPlan:
     use_cache: bool = True
     cache_path: Path | None = None
     retry_failed: bool = False
-    # Stop when more samples failed than this count (int) or share (float); None never stops.
+    # Stop when more samples failed than this count (int) or fraction (float); None: never.
     fail_on_error: int | float | None = None
     format: str | None = None
     columns: dict[str, str] | None = None
-    # Judge the terms of the data's gold instead of searching for aspects.
+    # Use the gold terms as given aspects instead of extracting aspects.
     given_aspects: bool = False
     budget: Budget = Budget()
-    # A replay: what memory held for each sample and seed.
+    # In a replay: what memory recalled for each sample and seed.
     recalls: Mapping[tuple[str, int], Recall] = field(default_factory=dict)
     engine: Engine = "local"
-    # Of Dask: a running scheduler, or else how many worker processes to start here.
+    # For Dask: the address of a scheduler, else the number of local worker processes.
     scheduler: str | None = None
     workers: int | None = None
 
     @property
     def width(self) -> int:
-        """How many samples may be under way, wherever they are."""
+        """The maximum number of samples in flight, over all processes."""
         return self.concurrency or self.settings.backend.max_concurrency
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is."""
+    """The progress of a run."""
 
     total: int
     totals: Totals
@@ -83,21 +83,21 @@ class RunReport:
     totals: Totals
     bad_lines: int
     stopped_because: str | None = None
-    # What lets it go on.
+    # What the user can do to continue the run.
     remedy: str | None = None
-    # What the user should know although the run went well.
+    # Notes for the user about a run that went well.
     notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """0 if everything is done, 1 if something failed or is missing."""
+        """0 if every sample is done, 1 if one failed or is missing."""
         complete = self.status == "finished"
         return 0 if complete and not self.totals.failed and not self.bad_lines else 1
 
 
 @dataclass
 class Control:
-    """How a run is told to stop: first drain, then at once."""
+    """Stops a run: first after the samples in flight, then at once."""
 
     draining: bool = False
     reason: str | None = None
@@ -105,13 +105,13 @@ class Control:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def drain(self, reason: str, remedy: str = SAME_COMMAND) -> None:
-        """Take no new samples; let those under way finish. The first reason counts."""
+        """Start no new samples and finish those in flight. The first reason is kept."""
         if not self.draining:
             self.reason, self.remedy = reason, remedy
         self.draining = True
 
     def stop(self) -> None:
-        """Give up what is under way."""
+        """Cancel the samples in flight."""
         self.drain("stopped")
         for task in self.tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The local engine: so many samples at a time in this process's event loop."""
+"""The local engine: several samples at a time in the event loop of this process."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from absa.wired import replaying, wired
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples of one seed that have no record yet, and what they share."""
+    """The samples of one seed without a record, and their shared objects."""
 
     plan: RunPlan
     # The backend's settings with this seed.
     backend: BackendSettings
-    # With their positions in the data, each to be taken once; about how many there are.
+    # An iterator of samples with their positions, and their approximate number.
     samples: Iterator[tuple[int, Sample]]
     size: int
     keys: AnswerKeys
-    # Of backends that cost something.
+    # Only for paid backends.
     answers: Answers | None
     meter: Meter | None
     demos: Demos
     control: Control
-    # What a graph with memory or a second reader is given besides.
+    # Additional graph input for memory or a second reader.
     known_besides: Callable[[Sample], Mapping[str, Any]]
-    # Counts the record at once; it is on the disk when the coroutine has ended.
+    # Counts the record at once. It is on the disk when the coroutine has ended.
     save: Callable[[Finished], Coroutine[Any, Any, None]]
     has_record: Callable[[str], bool]
 
@@ -51,13 +51,13 @@ class Batch:
         return self.backend.seed
 
     def take(self) -> tuple[int, Sample] | None:
-        """The next sample, None if there is none or none may be begun."""
+        """The next sample; None if there are no more or the run stops."""
         return None if self.control.draining else next(self.samples, None)
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Who works on a run, as it is shown."""
+    """A worker process, for the progress display."""
 
     name: str
     in_flight: int
@@ -68,15 +68,15 @@ class RunEngine(Protocol):
     """Works on batches."""
 
     async def work(self, batch: Batch) -> None:
-        """Record every sample of the batch, or as many as the run's control allows."""
+        """Record every sample of the batch, unless the run is stopped."""
         ...
 
     def workers(self) -> list[Worker]:
-        """The processes that work for it, none if it is all in one."""
+        """The worker processes; empty if all work is in this process."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
         ...
 
 
@@ -84,18 +84,18 @@ class LocalEngine:
     """Works in this event loop."""
 
     def __init__(self, backend_for: Callable[[BackendSettings], Backend]) -> None:
-        """Let the backends that `backend_for` makes answer."""
+        """Use the backends that `backend_for` makes."""
         self._backend_for = backend_for
 
     def workers(self) -> list[Worker]:
-        """None but this process."""
+        """Empty: all work is in this process."""
         return []
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds no resources."""
 
     async def work(self, batch: Batch) -> None:
-        """The graph of the batch, and every sample through it."""
+        """Build the graph and run every sample of the batch through it."""
         backend = self._backend_for(batch.backend)
         if batch.meter is not None:
             backend = MeteredBackend(backend, batch.meter)
@@ -105,7 +105,7 @@ class LocalEngine:
         memory = settings.pipeline.memory
         is_replay = batch.backend.kind == "replay"
         if is_replay:
-            # It knows what was recalled, and the text must not be remembered a second time.
+            # The recalled cases are given, and the text must not be stored a second time.
             memory = MemorySettings(condition=memory.condition)
         with open_memory(memory) as store:
             if is_replay:
@@ -116,7 +116,7 @@ class LocalEngine:
 
 
 async def _work_on(batch: Batch, graph: Graph | DirectGraph) -> None:
-    """So many workers, each taking the next sample when it is done with one."""
+    """Start `width` coroutines, each of which takes one sample after another."""
     control, aux_hf = batch.control, batch.plan.settings.aux_hf
     spread = Spread(batch.plan.width)
 
@@ -133,7 +133,7 @@ async def _work_on(batch: Batch, graph: Graph | DirectGraph) -> None:
                     record = await analyse(
                         graph, sample, position, batch.seed, shown, aux_hf, known
                     )
-                # The next sample starts while this one is being written.
+                # The next sample starts while this record is being written.
                 if saving is not None:
                     await saving
                 saving = asyncio.create_task(batch.save(record))

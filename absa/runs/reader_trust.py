@@ -25,12 +25,12 @@ _NOTED = TypeAdapter(list[tuple[str, str | None, float]])
 
 
 class ReaderTrust:
-    """The texts that the trust is measured on, and what was measured."""
+    """The texts that the trust is measured on, and the results."""
 
     def __init__(
         self, pipeline: PipelineSettings, samples: Iterable[Sample], journal: Journal, seed: int
     ) -> None:
-        """Choose the texts; take over what an earlier start of the run has measured."""
+        """Choose the texts; reuse the results of an earlier start of the run."""
         self._settings = pipeline.selective
         self._journal = journal
         self._seed = seed
@@ -72,15 +72,15 @@ class ReaderTrust:
         self._journal.note(self._key, noted)
 
     def of(self, sample: Sample) -> float | None:
-        """The measured trust for a text, None for those that it is measured on."""
+        """The measured trust for a text; None for the texts of the measurement."""
         return None if self.is_measured_on(sample) else self._trust.get(group_of(sample))
 
     def notes(self) -> list[str]:
-        """What was measured, for the end of the run."""
+        """Notes with the results, for the end of the run."""
         return [
-            f"{lang}, {domain or 'no domain'}: the analyser decides alone, and the model is called "
-            f"once per text: on the first {self._settings.sample} texts it agreed with the "
-            "analyser too rarely for more calls to pay (pipeline.selective.alone_below)"
+            f"{lang}, {domain or 'no domain'}: the analyser decides alone, with one model call per "
+            f"text, because the model agreed with it too rarely on the first "
+            f"{self._settings.sample} texts (pipeline.selective.alone_below)"
             for lang, domain in self._trust
         ]
 

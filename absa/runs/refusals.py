@@ -1,4 +1,4 @@
-"""Why a run directory is refused or a run ends early. Each message names one remedy that works."""
+"""Messages why a run directory is rejected or a run ends early, each with a remedy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from absa.database import StorageError
 from absa.runs.plan import RunError
 
-GOES_ON = "what is finished is safe, the same command goes on from there"
+GOES_ON = "finished samples are kept; repeat the command to continue"
 _SHOWN = 10
 
 
 class RunMismatch(ValueError):
-    """The directory holds another run. Wrong use; the differences are named."""
+    """The directory holds another run. A usage error; the message lists the differences."""
 
 
 def other_run(out: Path, differences: Sequence[str], remedy: str) -> RunMismatch:
-    """The directory is used by a run that differs in these lines."""
+    """The error for a directory with a run that differs in these lines."""
     shown = [*differences[:_SHOWN]]
     if len(differences) > _SHOWN:
         shown.append(f"and {len(differences) - _SHOWN} more")
@@ -28,13 +28,13 @@ def other_run(out: Path, differences: Sequence[str], remedy: str) -> RunMismatch
 
 
 def no_journal(out: Path, result: str, journal: str, state: str) -> RunMismatch:
-    """There are results, but nothing that they could be continued or made again from."""
+    """The error for results without a usable journal."""
     return RunMismatch(
-        f"{out} has {result}, but its {journal} {state}: the results are kept as they are; "
-        f"restore {journal} from a copy, or give another --out"
+        f"{out} has {result}, but its {journal} {state}. The results are not changed; "
+        f"restore {journal} from a backup, or use another --out"
     )
 
 
 def not_stored(error: StorageError) -> RunError:
-    """Something could not be read or written; the same command helps unless the journal is lost."""
+    """The error for a failed read or write. The command can be repeated if the journal exists."""
     return RunError(str(error) if error.is_final else f"{error}; {GOES_ON}")

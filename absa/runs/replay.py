@@ -1,4 +1,4 @@
-"""`replay`: the decision layer again on the recorded answers of a run, under other settings."""
+"""`replay`: applies the rules again to the recorded answers of a run, with other settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REFUSED = ("backend.kind", "backend.path")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run whose answers are used again."""
+    """A run whose recorded answers are replayed."""
 
     directory: Path
     settings: Mapping[str, Any]
@@ -35,10 +35,10 @@ class Recorded:
 
     @classmethod
     def read(cls, directory: Path) -> Recorded:
-        """Read what a run directory says about itself.
+        """Read the manifest and settings of a run directory.
 
         Raises:
-            NoRun: It is none, or it has no recorded answers.
+            NoRun: It is not a run directory, or it has no recorded answers.
         """
         files = RunDirectory(directory).require()
         manifest = files.manifest
@@ -52,7 +52,7 @@ class Recorded:
         return cls(directory, settings, seeds, failed)
 
     def samples(self) -> Iterator[dict[str, Any]]:
-        """The samples of the run, from its own artefacts: each once, whatever the seeds."""
+        """The samples of the run, from its artefacts, each once even with several seeds."""
         seen: set[str] = set()
         for output, card in RunDirectory(self.directory).samples():
             if output["uid"] not in seen:
@@ -60,7 +60,7 @@ class Recorded:
                 yield sample_line(output, card)
 
     def recalls(self) -> dict[tuple[str, int], Recall]:
-        """What memory held for each sample, where there was one."""
+        """What memory recalled for each sample, if the run had memory."""
         return {
             (output["uid"], output["meta"]["seed"]): Recall.model_validate(memory["recall"])
             for output in RunDirectory(self.directory).lines(OUTPUTS)
@@ -69,7 +69,7 @@ class Recorded:
 
 
 def sample_line(output: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, Any]:
-    """A sample as a line of data. What it does not have is left out."""
+    """A sample as a line of data, without empty fields."""
     gold = card["gold"] or {}
     fields = {
         "uid": output["uid"],
@@ -89,17 +89,17 @@ def sample_line(output: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str,
 def replay_settings(
     recorded: Recorded, config: str | None = None, overrides: Mapping[str, object] | None = None
 ) -> Settings:
-    """The settings of the recorded run, or of `config`, with overrides, answered by the record.
+    """The settings of the recorded run, or of `config`, with overrides and the replay backend.
 
     Raises:
-        SettingsError: If they cannot be used.
+        SettingsError: The settings are not valid for a replay.
     """
     given = dict(overrides or {})
     for key in given:
         if key in _REFUSED or key == "backend":
             raise SettingsError(
-                f"--set {key}: a replay answers from the recorded run; "
-                "absa run asks another backend"
+                f"--set {key}: a replay always uses recorded answers; "
+                "use absa run for another backend"
             )
     base = {} if config is not None else _as_overrides(recorded.settings)
     answers = {"backend.kind": "replay", "backend.path": str(recorded.directory)}
@@ -107,7 +107,7 @@ def replay_settings(
 
 
 def _as_overrides(settings: Mapping[str, Any]) -> dict[str, object]:
-    """A manifest's settings, less what a profile of the gate filled in: another may be chosen."""
+    """A manifest's settings without the values of its gate profile, which may be replaced."""
     pipeline = dict(settings.get("pipeline", {}))
     profile = load_settings(None, {"pipeline.override_profile": pipeline.get("override_profile")})
     filled_in = profile.pipeline.debate_override.model_dump(mode="json")
@@ -124,14 +124,14 @@ async def replay(
     control: Control | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> RunReport:
-    """Decide again into another directory. No model is called.
+    """Replay a run into another directory. No model is called.
 
     Raises:
         NoRun: The recorded run cannot be used.
         RunMismatch: `out` holds another run.
     """
     if out.resolve() == recorded.directory.resolve():
-        raise RunMismatch(f"{out} is the recorded run itself: give another --out")
+        raise RunMismatch(f"{out} is the recorded run itself; use another --out")
     data = _write_samples(recorded, out)
     plan = RunPlan(
         data=data,
@@ -151,10 +151,10 @@ def _answers(settings: BackendSettings) -> Backend:
 
 
 def _write_samples(recorded: Recorded, out: Path) -> Path:
-    """The samples as the replay's data file; one that is there already must be the same."""
+    """Write the samples as the replay's data file. An existing file must be equal."""
     path, fresh = out / SAMPLES, out / f"{SAMPLES}.new"
     if (out / MANIFEST).exists() and not path.exists():
-        raise RunMismatch(f"{out} holds another run, which is no replay; give another --out")
+        raise RunMismatch(f"{out} holds another run, which is not a replay; use another --out")
     out.mkdir(parents=True, exist_ok=True)
     try:
         write_lines(fresh, (json.dumps(s, ensure_ascii=False) for s in recorded.samples()))
@@ -162,7 +162,7 @@ def _write_samples(recorded: Recorded, out: Path) -> Path:
             fresh.replace(path)
         elif file_sha256(path) != file_sha256(fresh):
             raise RunMismatch(
-                f"{out} holds the replay of another run: its samples differ; give another --out"
+                f"{out} holds the replay of another run (its samples differ); use another --out"
             )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, RunMismatch | NoRun):

@@ -1,4 +1,4 @@
-"""One sample through the graph, and its record."""
+"""Runs one sample through the graph and makes its record."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from absa.schemas.sample import Sample
 from absa.schemas.settings import AuxHfSettings
 from absa.scorecard import scorecard
 
-# What memory learns where the tuples of a sample came to be right, or wrong.
+# The outcome that memory stores when the tuples of a sample are right or wrong.
 _OUTCOMES: dict[str, Outcome] = {"fix": "success", "break": "harm"}
 
 
 async def output_of(graph: Graph | DirectGraph, given: dict[str, Any]) -> FinalOutput:
-    """What `ainvoke` gives, without the updates it collects on the way: 5 % of a sample's time."""
+    """The result of `ainvoke` without collecting its updates, which takes 5 % of the time."""
     if isinstance(graph, DirectGraph):
         return graph.invoke(given)["output"]
     values = graph.astream(given, stream_mode="values", output_keys="output")
@@ -46,7 +46,7 @@ async def analyse(
     aux_hf: AuxHfSettings,
     known_besides: Mapping[str, Any],
 ) -> Finished:
-    """One sample through the graph: a record, or an error with what is known about it."""
+    """Run one sample through the graph; return its record or an error record."""
     given = graph_input(
         sample.text,
         uid=sample.uid,
@@ -60,17 +60,17 @@ async def analyse(
         output = await output_of(graph, given)
         await learn_from_gold(graph, output, sample)
         if aux_hf.enabled:
-            # All computation: in a thread, so that calls under way are not held up.
+            # Pure computation, so it runs in a thread and does not block calls in flight.
             output = await asyncio.to_thread(with_signal, output, aux_hf)
         return record_of(output, sample, position, seed)
-    except (StorageError, StopRun):  # no fault of the sample
+    except (StorageError, StopRun):  # not a failure of the sample
         raise
-    except Exception as error:  # one bad sample must not end the batch; it is recorded
+    except Exception as error:  # A failed sample is recorded and does not end the batch.
         return Finished(seed, sample.uid, position, error=describe_error(error, sample, seed))
 
 
 async def learn_from_gold(graph: Graph | DirectGraph, output: FinalOutput, sample: Sample) -> None:
-    """What the scorer says about a training sample becomes the outcome of its episode."""
+    """Store the score of a training sample as the outcome of its episode."""
     store = None if isinstance(graph, DirectGraph) else graph.store
     if store is None or sample.split != TRAIN or sample.aspects is None or sample.incomplete_gold:
         return
@@ -91,7 +91,7 @@ def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> 
         position,
         parts={
             "output": _lines([output]),
-            # The run's seed, also where a model takes none: it tells the repetitions apart.
+            # The run's seed, even if the model ignores it, because it identifies the repetition.
             "traces": _lines(
                 {"uid": output.uid, **dict(call), "seed": seed} for call in output.process_trace
             ),

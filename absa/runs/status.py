@@ -1,7 +1,7 @@
-"""`status.json`: how far a run is, for whoever looks on while it goes on.
+"""`status.json`: the progress of a running run, for other processes.
 
-Written every second and gone when the process ends in order; one that lies there although nobody
-holds the directory's lock was left by a process that was killed.
+It is written every second and deleted when the process ends normally. A status file in a directory
+that is not locked was left by a killed process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class StatusFile:
     """Writes the file."""
 
     def __init__(self, out: Path, engine: Engine) -> None:
-        """Of the run in `out`, which starts now."""
+        """Make the status file of the run in `out`, which starts now."""
         self._path = out / FILE
         self._engine = engine
         self._started = time.monotonic()
 
     def write(self, progress: Progress, control: Control, workers: Sequence[Worker]) -> None:
-        """Write it whole. It is no record: nothing waits for the disk, and a full one is no end."""
+        """Write the file atomically, without sync. A write error is ignored."""
         facts = {
             "pid": os.getpid(),
             "engine": self._engine,
@@ -46,6 +46,6 @@ class StatusFile:
             os.replace(part, self._path)
 
     def remove(self) -> None:
-        """The run has ended, and its manifest says how."""
+        """Delete the file, because the run has ended and its manifest has the result."""
         for path in (self._path, self._path.with_name(f"{FILE}.part")):
             path.unlink(missing_ok=True)

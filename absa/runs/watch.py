@@ -1,4 +1,4 @@
-"""How a run is doing, read from its directory by somebody else. Nothing is written there."""
+"""Reads the progress of a run from its directory, from another process. Writes nothing."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from absa.runs.status import EVERY_S
 from absa.runs.status import FILE as STATUS
 from absa.schemas.json_text import parse_json
 
-# A status this old is looked into: its process may have been killed.
+# The age at which a status is checked, because its process may have been killed.
 _STALE_S = 3 * EVERY_S
-# Samples whose calls say how long a node takes.
+# The number of samples whose latencies are shown.
 _LATEST = 50
 
 State = Literal["starting", "running", "stopped", "finished", "unfinished"]
@@ -33,19 +33,19 @@ State = Literal["starting", "running", "stopped", "finished", "unfinished"]
 
 @dataclass(frozen=True)
 class Seen:
-    """A run at one moment."""
+    """The state of a run at one moment."""
 
     state: State
     progress: Progress
     elapsed_s: float = 0.0
     engine: str = "local"
-    # Why it takes no more samples, if it does not.
+    # Why the run starts no more samples, else None.
     stopping: str | None = None
     workers: tuple[Worker, ...] = ()
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is worth another look."""
+        """Whether the run is still in progress."""
         return self.state in ("starting", "running")
 
 
@@ -54,23 +54,23 @@ _PROGRESS = TypeAdapter(Progress)
 
 
 def look(directory: Path) -> Seen:
-    """How the run in a directory is doing.
+    """Read the state of the run in a directory.
 
     Raises:
-        NoRun: There is none, or its manifest cannot be read.
+        NoRun: It is not a run directory, or its manifest cannot be read.
     """
     if not (directory / JOURNAL).is_file():
-        raise NoRun(f"{directory} holds no run: there is no {JOURNAL} in it")
-    if (told := _told(directory)) is not None:
+        raise NoRun(f"{directory} is not a run directory: it has no {JOURNAL}")
+    if (told := _live_status(directory)) is not None:
         return told
-    # Asked before the manifest is read: until the data is read, it is that of an earlier start.
+    # Read before the manifest: at first the manifest is still the one of an earlier start.
     starting = is_locked(directory)
     recorded = _recorded(RunDirectory(directory))
     return replace(recorded, state="starting") if starting else recorded
 
 
 def latencies(directory: Path) -> dict[str, float]:
-    """The median milliseconds of a call of each node, over the latest samples."""
+    """The median latency of each node in milliseconds, over the latest samples."""
     sql = "SELECT traces FROM samples WHERE status = 'done' ORDER BY rowid DESC LIMIT ?"
     by_node: dict[str, list[float]] = {}
     try:
@@ -82,14 +82,14 @@ def latencies(directory: Path) -> dict[str, float]:
                 if not call["cached"]:
                     by_node.setdefault(call["node"], []).append(call["latency_ms"])
         return {node: median(times) for node, times in by_node.items()}
-    except sqlite3.Error:  # written to at this moment, or about to be removed: next time
+    except sqlite3.Error:  # being written or removed at this moment; try again at the next look
         return {}
     except (zlib.error, ValueError, TypeError, KeyError):  # damaged: `absa verify` says where
         return {}
 
 
-def _told(directory: Path) -> Seen | None:
-    """What the process of the run says; a status that cannot be read says nothing."""
+def _live_status(directory: Path) -> Seen | None:
+    """The status that the process of the run wrote; empty if it cannot be read."""
     try:
         status = parse_json((directory / STATUS).read_text(encoding="utf-8"))
         seen = _SEEN.validate_python({**status, "state": "running"})
@@ -101,13 +101,13 @@ def _told(directory: Path) -> Seen | None:
 def _is_alive(directory: Path) -> bool:
     try:
         age = time.time() - (directory / STATUS).stat().st_mtime
-    except FileNotFoundError:  # it ends at this moment
+    except FileNotFoundError:  # the process ends at this moment
         return True
     return age < _STALE_S or is_locked(directory)
 
 
 def _recorded(run: RunDirectory) -> Seen:
-    """What the manifest says; it does not have a rate."""
+    """The state from the manifest, which has no rate."""
     if not run.has(MANIFEST):
         # The run was killed before it had read the data.
         return Seen("stopped", Progress(total=0, totals=Totals(), bad_lines=0, started_with=0))

@@ -1,6 +1,6 @@
 r"""ACOS: `sentence\t1,3 FOOD#QUALITY 2 4,5\t…`: word spans (end exclusive), category, polarity.
 
-`-1,-1` says implicit; polarity 0 is negative, 1 neutral, 2 positive.
+`-1,-1` means implicit. Polarity 0 is negative, 1 neutral, 2 positive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _parse_quad(quad: str, text: str, spans: list[tuple[int, int]]) -> RawAspect
     match = QUAD.fullmatch(quad)
     if match is None:
         raise BadRowError(
-            f"{shown(quad)} is no quadruple.", "Write 1,3 FOOD#QUALITY 2 4,5 between tabs."
+            f"{shown(quad)} is not a valid quadruple.", "Write 1,3 FOOD#QUALITY 2 4,5 between tabs."
         )
     first, last, category, polarity, opinion_first, opinion_last = match.groups()
     place = _characters(int(first), int(last), spans)

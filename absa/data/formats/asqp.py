@@ -1,4 +1,4 @@
-"""ASQP: `sentence####[['aspect', 'category', 'positive', 'opinion']]`; NULL says implicit."""
+"""ASQP: `sentence####[['aspect', 'category', 'positive', 'opinion']]`; NULL means implicit."""
 
 from __future__ import annotations
 
@@ -39,5 +39,6 @@ def _parse_quad(item: object) -> RawAspect:
                 search=True,
             )
     raise BadRowError(
-        "a tuple has another shape.", "Write ['aspect', 'category', 'positive', 'opinion']."
+        "a tuple does not have the expected form.",
+        "Write ['aspect', 'category', 'positive', 'opinion'].",
     )

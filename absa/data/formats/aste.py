@@ -41,13 +41,13 @@ def _parse_triplet(item: object, text: str, spans: list[tuple[int, int]]) -> Raw
                 polarity=polarity,
                 opinion=text[opinion_start:opinion_end],
             )
-    raise BadRowError("a triplet has another shape.", "Write ([1, 2], [4], 'POS').")
+    raise BadRowError("a triplet does not have the expected form.", "Write ([1, 2], [4], 'POS').")
 
 
 def _characters(words: object, spans: list[tuple[int, int]]) -> tuple[int, int]:
     numbers = [word for word in words if type(word) is int] if isinstance(words, list) else []
     if not numbers or not isinstance(words, list) or len(numbers) != len(words):
-        raise BadRowError(f"{shown(words)} is no list of word numbers.", "Write [1, 2].")
+        raise BadRowError(f"{shown(words)} is not a list of word numbers.", "Write [1, 2].")
     first, last = min(numbers), max(numbers)
     if first < 0 or last >= len(spans):
         raise BadRowError(

@@ -1,4 +1,4 @@
-"""What the `####` formats share: a sentence, four number signs, a Python list of tuples."""
+"""Code shared by the `####` formats: a sentence, `####`, a Python list of tuples."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ def split_line(text: str) -> tuple[str, list[object]]:
     """Return the sentence and the list behind it, or raise `BadRowError`."""
     sentence, separator, gold = text.rpartition(SEPARATOR)
     if not separator:
-        raise BadRowError("there is no #### on the line.", "Write sentence####[tuples].")
+        raise BadRowError("the line does not contain ####.", "Write sentence####[tuples].")
     try:
         items = ast.literal_eval(gold.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise BadRowError("what follows #### is no list.", "Write sentence####[tuples].") from error
+        raise BadRowError(
+            "what follows #### is not a list.", "Write sentence####[tuples]."
+        ) from error
     if not isinstance(items, list):
-        raise BadRowError("what follows #### is no list.", "Write sentence####[tuples].")
+        raise BadRowError("what follows #### is not a list.", "Write sentence####[tuples].")
     return sentence, items
 
 
@@ -42,7 +44,7 @@ def looks_like_hash_text(head: str) -> bool:
 
 
 def none_if_null(value: object) -> object:
-    """Return None for the word with which these formats say that nothing is there."""
+    """Return None for NULL, which means implicit in these formats."""
     return None if isinstance(value, str) and value.strip().upper() == NULL else value
 
 

@@ -16,7 +16,7 @@ from absa.schemas.sample import Cell
 ROW_KEYS = frozenset(
     {"uid", "text", "lang", "domain", "split", "aspects", "label", "given_aspects"}
 )
-# About the row, or about how its gold was made: no columns of the data.
+# Keys about the row, or about how its gold was made. They are not copied to the output.
 ROW_EXTRAS = frozenset(
     {"id", "meta", "metadata", "notes", "extra"}
     | {"dropped_aspects", "incomplete_gold", "relocated_aspects"}
@@ -84,7 +84,7 @@ def _parse(text: str, columns: Mapping[str, str]) -> RawSample:
 
 
 def _extra(row: Mapping[str, object]) -> dict[str, Cell]:
-    """Return the columns that travel into the output: single values, or all of `extra`."""
+    """Return the columns to copy to the output: scalar values, or everything in `extra`."""
     inner = row.get("extra")
     columns = {key: value for key, value in row.items() if key not in ROW_KEYS | ROW_EXTRAS}
     if isinstance(inner, dict):
@@ -131,7 +131,7 @@ def _ignored(
     extras: frozenset[str],
     kept: Collection[str] = (),
 ) -> list[str]:
-    """Return a note per key that means nothing here; a slip of a missing key is an error.
+    """Return a note per unknown key; raise an error if it looks like a misspelt missing key.
 
     Ignoring `aspcts` would turn an annotated row into one without gold.
     """

@@ -1,4 +1,4 @@
-"""M-ABSA: `sentence####[['aspect', 'category', 'positive']]`; NULL says implicit."""
+"""M-ABSA: `sentence####[['aspect', 'category', 'positive']]`; NULL means implicit."""
 
 from __future__ import annotations
 
@@ -34,4 +34,6 @@ def _parse_triple(item: object) -> RawAspect:
             return RawAspect(
                 term=none_if_null(aspect), polarity=polarity, category=category, search=True
             )
-    raise BadRowError("a tuple has another shape.", "Write ['aspect', 'category', 'positive'].")
+    raise BadRowError(
+        "a tuple does not have the expected form.", "Write ['aspect', 'category', 'positive']."
+    )

@@ -51,5 +51,6 @@ def _parse_annotation(item: object) -> RawAspect:
                 category=category,
             )
     raise BadRowError(
-        "an annotation has another shape.", "Write [category, [term, from, to], polarity]."
+        "an annotation does not have the expected form.",
+        "Write [category, [term, from, to], polarity].",
     )

@@ -1,7 +1,7 @@
 """SemEval-2014 task 4 XML (and MAMS): `<aspectTerm term="" polarity="" from="" to=""/>`.
 
-`<aspectCategory>` is read, as an implicit aspect, only from a file without `<aspectTerm>`: where
-both are given, the categories say again what the terms say.
+`<aspectCategory>` is read as an implicit aspect, but only from a file without `<aspectTerm>`.
+If a file has both, the categories repeat what the terms say.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from absa.data.source import Source
 
 
 def looks_like(head: str, source: Source) -> bool:
-    """Return whether the head is XML with sentences that are in no review."""
+    """Return whether the head is XML with sentences outside of reviews."""
     return head.lstrip().startswith("<") and "<sentence" in head and "<Review" not in head
 
 
@@ -26,7 +26,7 @@ def read(source: Source) -> Iterator[RawSample | BadLine]:
 
 
 class _Reader:
-    """Remembers what kinds of gold the file has: only that tells "no aspect" from "no gold"."""
+    """Stores which kinds of gold the file has, to distinguish "no aspect" from "no gold"."""
 
     def __init__(self, head: str) -> None:
         self.has_terms = "<aspectTerm " in head

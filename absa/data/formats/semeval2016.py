@@ -1,7 +1,7 @@
 """SemEval-2015/2016 XML: `<Opinion target="" category="" polarity="" from="" to=""/>`.
 
-A target NULL, or none at all (laptops), is an implicit aspect. A sentence marked OutOfScope was
-not annotated.
+A target that is NULL or missing (laptops) is an implicit aspect. A sentence marked OutOfScope has
+no annotation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read(source: Source) -> Iterator[RawSample | BadLine]:
 
 
 class _Reader:
-    """Remembers whether the file has gold: only that tells "no opinion" from "no gold"."""
+    """Stores whether the file has gold, to distinguish "no opinion" from "no gold"."""
 
     def __init__(self, head: str) -> None:
         self.has_gold = "<Opinion " in head

@@ -1,9 +1,8 @@
-"""What the SemEval XML formats share: `<sentence>` elements, read safely and one at a time.
+"""Code shared by the SemEval XML formats: reads `<sentence>` elements safely, one at a time.
 
-Safely: a document that declares an entity is refused, so nothing can expand or be fetched. One at
-a time: the text is cut before each `<sentence`, and each piece goes through the parser on its own
-turn. Once an element is broken, the pieces after it are parsed each for itself, so that it costs
-no other.
+Safely: a document that declares an entity is rejected, so nothing can expand or be fetched. One at
+a time: the text is split before each `<sentence`, and the parser gets one piece after the other.
+After a broken element, each piece gets its own parser, so that no other sentence is lost.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Piece:
 
     @property
     def is_sentence(self) -> bool:
-        """Whether this is a sentence and not what stands before the first one."""
+        """Whether this is a sentence, not the text before the first one."""
         return SENTENCE_START.match(self.text) is not None
 
 
@@ -44,11 +43,11 @@ class _ForbiddenEntityError(Exception):
 
 
 class _UnknownEntityError(Exception):
-    """A sentence uses an entity that is declared nowhere in the document."""
+    """A sentence uses an entity that the document does not declare."""
 
 
 class _SentenceParser:
-    """A parser that keeps the sentence it is in, and forgets everything outside of sentences."""
+    """A parser that keeps the current sentence and drops everything outside of sentences."""
 
     def __init__(self) -> None:
         self._expat = expat.ParserCreate()
@@ -135,7 +134,7 @@ def offset_of(element: Element, name: str) -> int | None:
 
 def _sentences(source: Source) -> Iterator[tuple[Piece, Element | BadLine]]:
     parser = _SentenceParser()
-    whole = True  # until something breaks, one parser sees the whole document
+    whole = True  # Until an element is broken, one parser reads the whole document.
     seen = False
     unclosed: Piece | None = None  # a sentence that did not end within its piece
     piece = Piece(1, "")
@@ -166,7 +165,7 @@ def _sentences(source: Source) -> Iterator[tuple[Piece, Element | BadLine]]:
     if unclosed is not None:
         yield unclosed, _broken(source, unclosed, "the file ends inside the element")
     elif not seen:
-        raise DataError(source.path, "the XML holds no <sentence> element.")
+        raise DataError(source.path, "the XML does not contain a <sentence> element.")
     elif whole and _feed(parser, Piece(piece.line, ""), source, last=True):
         yield piece, _broken(source, piece, "the file ends before its root element is closed")
 

@@ -18,7 +18,7 @@ from absa.data.rows import RawAspect, RawSample
 from absa.data.source import Line, Source
 from absa.schemas.json_text import parse_json
 
-# Column names that are understood without being told, the surest first.
+# Column names that are recognised without a mapping, the most specific first.
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": ("text", "sentence", "review", "document", "content", "comment", "raw_text")
     + ("review_text", "sentence_form", "텍스트", "문장", "리뷰", "본문", "내용", "댓글"),
@@ -38,7 +38,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
 # Columns of `absa export --to csv` about one aspect, not about the text.
 OF_ASPECTS = frozenset({"evidence", "confidence", "implicit"})
 DELIMITERS = "\t,;|"
-MAX_RECORD_LINES = 100  # a quote that is never closed must not swallow the file
+MAX_RECORD_LINES = 100  # Limits how much of the file an unclosed quote can consume.
 QUOTE_REMEDY = 'Put a text with commas or quotes in "…" and double the quotes inside it.'
 
 
@@ -58,11 +58,11 @@ class Layout:
     delimiter: str
     width: int
     cell_of: dict[str, int]
-    # Columns without a meaning here: they travel into the output.
+    # Columns without a meaning here. They are copied to the output.
     extra: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take a polarity without an aspect for what it is: the label of the sentence."""
+        """Use a polarity column without an aspect column as the sentence label."""
         named = {"term", "category"} & self.cell_of.keys()
         if "polarity" in self.cell_of and not named:
             polarity = self.cell_of.pop("polarity")
@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def one_aspect_per_row(self) -> bool:
-        """Whether gold is spread over columns instead of one JSON cell."""
+        """Whether gold is in several columns instead of one JSON cell."""
         return "polarity" in self.cell_of and "aspects" not in self.cell_of
 
 
@@ -95,7 +95,7 @@ def read(source: Source) -> Iterator[RawSample | BadLine]:
 
 
 def _grouped(rows: Iterator[RawSample | BadLine]) -> Iterator[RawSample | BadLine]:
-    """Join neighbouring rows of one sample; a bad line may have been part of either neighbour."""
+    """Join neighbouring rows of one sample. A bad line can belong to either neighbour."""
     group: RawSample | None = None
     after_bad_line = False
     for row in rows:
@@ -165,7 +165,8 @@ def _apply_mapping(
         place = _find_column(folded, (column.strip().casefold(),))
         if place is None:
             raise DataError(
-                source.path, f"there is no column {shown(column)}; there are: {_listed(names)}."
+                source.path,
+                f"there is no column {shown(column)}; the columns are: {_listed(names)}.",
             )
         told[name] = place
     taken = set(told.values())
@@ -178,7 +179,7 @@ def _find_column(folded: list[str], accepted: tuple[str, ...]) -> int | None:
 
 
 class _Lines:
-    """The lines of the file, of which some can be put back."""
+    """The lines of the file; lines can be put back."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
@@ -206,9 +207,9 @@ def _records(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[
 
 
 def _quoted_record(first: Line, queue: _Lines, delimiter: str) -> Record:
-    """Return the record that begins on a line; a quoted cell may hold further lines.
+    """Return the record that begins on a line. A quoted cell can span several lines.
 
-    If it comes to nothing, the further lines are put back: they may be sound on their own.
+    If the record is invalid, the further lines are put back, because they can be valid records.
     """
     text = first.require_sound()
     further: list[Line] = []
@@ -217,8 +218,8 @@ def _quoted_record(first: Line, queue: _Lines, delimiter: str) -> Record:
             line = queue.next()
             if line is None or len(further) == MAX_RECORD_LINES:
                 further += [line] if line else []
-                raise BadRowError("a quote is opened and not closed.", QUOTE_REMEDY)
-            # Blank lines are not read; the line numbers tell how many belong in between.
+                raise BadRowError("a quote is opened but not closed.", QUOTE_REMEDY)
+            # Blank lines were skipped. The line numbers show how many belong in between.
             text += "\n" * (line.number - (further or [first])[-1].number) + line.text
             further.append(line)
     except BadRowError:
@@ -240,7 +241,7 @@ def _parse_cells(text: str, delimiter: str) -> list[str] | None:
 
 
 def _unquote(cell: str) -> str:
-    """Return a TSV cell without its quotes, if it was quoted the way of CSV."""
+    """Return a TSV cell without CSV quotes."""
     inner = cell[1:-1]
     quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
     return inner.replace('""', '"') if quoted else cell
@@ -313,7 +314,7 @@ def _parse_aspect(values: Mapping[str, str | None]) -> RawAspect:
 
 
 def _number(cell: str | None) -> int | str | None:
-    """Return a whole number; anything else as it stands, to be reported with the sample."""
+    """Return a whole number, or the unchanged cell, which is reported with the sample."""
     try:
         return None if cell is None else int(cell)
     except ValueError:

@@ -138,9 +138,9 @@ class WorkerSession:
             expected = self._expected.pop(number, None)
             if expected is not None and not expected.done():
                 expected.set_result(reply)
-        await self._give_up()
+        await self._end_all_samples()
 
-    async def _give_up(self) -> None:
+    async def _end_all_samples(self) -> None:
         """End every sample, because the coordinator has closed the connection."""
         self._disconnected = True
         self._channel.close()

@@ -1,25 +1,25 @@
-"""`verify`: does a run directory tell the truth?
+"""`verify`: checks that the files of a run directory are complete and consistent.
 
 | check  | what must hold                                                                        |
 |--------|---------------------------------------------------------------------------------------|
 | Counts | every sample of the data once per seed in every file; the manifest says so too        |
 | Journal| every line of every file is the journal's; so are the facts in the manifest           |
-| S1     | what was decided follows from the recorded answers                                    |
+| S1     | the decisions follow from the recorded answers                                        |
 | S2     | the final tuples are those of the final aspects; every polarity is canonical          |
-| S3     | a debate whose tuples are not the final ones was overruled for an allowed reason      |
+| S3     | if the debate's tuples are not the final ones, there is an allowed reason             |
 | S4     | every correction marked applied can be seen in the patched result; a person's         |
 |        | decisions, on what they were shown, make the final one                                |
-| S5     | every explicit aspect stands at its span; evidence is in the text, or marked as not   |
-| S6     | no gold, key or secret in prompts, traces, outputs and memory; what was recalled is   |
-|        | neither the sample itself nor of the evaluated split                                  |
-| Metrics| the scores are those that outputs and gold give                                       |
+| S5     | every explicit aspect is at its span; evidence is in the text, or marked as not       |
+| S6     | no gold, key or secret in prompts, traces, outputs and memory; recalled cases are     |
+|        | neither the sample itself nor from the evaluated split                                |
+| Metrics| the scores follow from outputs and gold                                               |
 
-S1, S4 and S6 are checked twice. The recorded answers go through the decision layer again, and
-everything it decides must be what is on record, the prompts' hashes included: a prompt with that
-hash held the text and earlier answers, and nothing else. And because that could not show a fault
-of the decision layer itself, what can be checked without it is checked without it.
+S1, S4 and S6 are checked twice. First the recorded answers are replayed, and every decision must
+equal the record. The hashes of the prompts must be equal, too, which shows that a prompt held only
+the text and earlier answers. Because a replay cannot show a fault of the rules themselves, a second
+check works without them where that is possible.
 
-One sample is held at a time; of the others only the places of their lines.
+Only one sample is in memory at a time. For the others, only the positions of their lines are kept.
 """
 
 from absa.runs.verify.report import Check, VerifyReport, Violation

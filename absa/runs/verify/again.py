@@ -1,4 +1,4 @@
-"""S1: the recorded answers through the decision layer again."""
+"""S1: replays the recorded answers and compares the decisions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from absa.schemas.output import FinalOutput
 from absa.schemas.settings import Settings
 from absa.wired import replaying
 
-# What stands beside the decision: how answers were had, and what classifiers think of the text.
+# Fields that are not decisions: how answers were obtained, and signals of classifiers.
 _NOT_DECIDED = ("process_trace", "aux_signals", "extra")
 _ACTIONS = ("meta.correction_applied_log", "meta.arbiter_actions")
 
 
 class _RecordedAnswers:
-    """A backend over the recorded calls of one sample, costs and all."""
+    """A backend over the recorded calls of one sample, with their costs."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, int], dict[str, Any]] = {}
@@ -39,7 +39,7 @@ class _RecordedAnswers:
         self.asked = set()
 
     def recorded(self, question: Ask) -> Reply | None:
-        """The second reader's answer, which a run made beside the backend's."""
+        """The answer of the second reader, which does not come from the run's backend."""
         key = (question.node, question.turn)
         return self.ask(question) if key in self._calls else None
 
@@ -72,7 +72,7 @@ class _RecordedAnswers:
 
 
 class Replayer:
-    """The decision layer of the run's settings over recorded answers."""
+    """The graph of the run's settings, applied to recorded answers."""
 
     def __init__(self, settings: Settings, demos: Mapping[int, Demos]) -> None:
         self._answers = _RecordedAnswers()
@@ -80,7 +80,7 @@ class Replayer:
         self._demos = demos
 
     def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
-        """Decide again, and say what differs from the record."""
+        """Replay a sample and yield the differences from the record."""
         self._answers.load(e.calls)
         recalled, opinion = e.output.meta.memory, e.output.meta.selective
         given = graph_input(
@@ -91,7 +91,7 @@ class Replayer:
             given_aspects=e.output.meta.given_aspects,
             demos=self._demos[seed].for_text(e.output.text) if seed in self._demos else [],
             besides={
-                # A run that is checked is not remembered.
+                # A verification does not write to memory.
                 "split": UNNAMED_SPLIT if recalled else None,
                 "memory_recall": recalled.recall if recalled else None,
                 "reader_trust": opinion.trust if opinion and opinion.trust_from == "run" else None,
@@ -99,10 +99,11 @@ class Replayer:
         )
         try:
             again: FinalOutput = self._graph.invoke(given)["output"]
-        except Exception as error:  # whatever a damaged record makes of it is the finding
+        except Exception as error:  # a damaged record can raise any error; the error is the finding
             return None, [("S1", f"{TRACES}: the answers cannot be replayed: {error}")]
         found = [
-            (COUNTS, f"{TRACES}: {call} is no call of this graph") for call in self._answers.unasked
+            (COUNTS, f"{TRACES}: this graph does not make the call {call}")
+            for call in self._answers.unasked
         ]
         recorded = {k: v for k, v in e.raw.items() if k not in _NOT_DECIDED}
         recorded["meta"] = {**e.raw.get("meta", {})}
@@ -120,13 +121,13 @@ class Replayer:
 
 
 def same_prompts(e: Evidence, again: FinalOutput) -> Found:
-    """S6: the prompts held the text and the answers before them, and nothing else."""
+    """S6: the prompts contain only the text and the earlier answers."""
     ours = {(c.node, c.turn): c.prompt_sha256 for c in again.process_trace}
     for call in e.calls:
         key = call_key(call.record)
         if key in ours and call.record.get("prompt_sha256") != ours[key]:
             yield (
                 "S6",
-                f"the prompt of {call_name(key)} is not the one that the text and the recorded "
-                "answers make: something else was in it",
+                f"the prompt of {call_name(key)} contained something besides the text and the "
+                "recorded answers (its hash differs)",
             )

@@ -1,4 +1,4 @@
-"""S1: the calls were made with the backend, server, model and seed that the settings name."""
+"""S1: the calls used the backend, server, model and seed of the settings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _KINDS = get_args(BackendSettings.model_fields["kind"].annotation)
 
 
 def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Found:
-    """The recorded calls against the settings.
+    """Compare the recorded calls with the settings.
 
-    A backend that a program of its own brought along has a name of its own; only the shipped
-    ones are known here. A replay repeats the models of the recorded run.
+    Only the shipped backends are checked; a program can use its own backend under another name.
+    A replay repeats the models of the recorded run.
     """
     asked = backend.model_copy(update={"seed": seed})
     for call in dicts_of(e.raw.get("process_trace")):
@@ -42,16 +42,16 @@ def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Found:
 
 
 def _allowed(backend: BackendSettings, node: str, turn: int) -> dict[str, tuple[Any, ...]]:
-    """What may stand in a trace; a seed that the model does not take is not recorded."""
+    """The allowed values in a trace. A seed is not recorded if the model does not accept it."""
     if backend.kind == "offline":
         return {"model": (None,), "seed": (None,), "host": (None,)}
     role = backend.role(node)
     assert role.seed is not None, "a role without a seed has the backend's"
-    # Only a repeated question adds its turn: turns of a debate are different questions.
+    # Only a repeated question adds its turn to the seed. Turns of a debate are different questions.
     seed = role.seed + (turn if node == "extract" else 0)
     allowed: dict[str, tuple[Any, ...]] = {"model": (role.model,), "seed": (seed, None)}
-    # Without a base_url the environment named the server. A cached answer of an earlier version
-    # does not say who gave it.
+    # Without a base_url the environment named the server. Cached answers of earlier versions do
+    # not contain the server.
     if role.base_url is not None and not backend.allow_redirects:
         allowed["host"] = (_host(role.base_url), None)
     return allowed

@@ -1,9 +1,9 @@
-"""What `verify` can check about a conflict review without the rules that decided it.
+"""The checks of a conflict review that work without its rules.
 
 | check | what must hold                                                                          |
 |-------|-----------------------------------------------------------------------------------------|
 | S1    | the candidates are the recorded triplets; their conflicts are flagged; the reviewers    |
-|       | were asked if something was; every action that counts was said by its reviewer          |
+|       | were asked if something was flagged; every counted action is in its reviewer's answer   |
 | S4    | the candidates and the arbiter's actions, one by one, make the final aspects            |
 """
 
@@ -41,7 +41,7 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
         try:
             triplets = read_answer(TripletsAnswer, answers.get(node))[0].triplets
         except AnswerError:
-            return  # a missing or unreadable answer is told elsewhere
+            return  # a missing or unreadable answer is reported elsewhere
         for item in triplets:
             words = (item.aspect_term, item.aspect_ref)
             name = next((word for word in words if word and word.strip()), None)
@@ -103,13 +103,13 @@ def _actions_follow(output: FinalOutput, answers: Answers) -> Found:
 
 
 def actions_visible(output: FinalOutput) -> Found:
-    """S4: what is left of the candidates after the actions is what the final aspects show."""
+    """S4: the candidates after the actions are the final aspects."""
     left = {c.tuple_id: c for c in output.meta.candidates}
     for action in output.meta.arbiter_actions:
         for tuple_id in action.target_tuple_ids:
             before, value = left.get(tuple_id), action.new_value or {}
             if before is None:
-                yield "S4", f"{action.action_type} of {tuple_id}: there is no such candidate"
+                yield "S4", f"{action.action_type} of {tuple_id}: the candidate does not exist"
                 continue
             match action.action_type:
                 case "DROP":
@@ -127,7 +127,7 @@ def actions_visible(output: FinalOutput) -> Found:
     for c in left.values():
         forms = groups.setdefault((_aspect(output, c), judgement(c.category, c.polarity)), [])
         forms.append((c.aspect_term, c.evidence, c.confidence))
-    # Aspects that the user gave and nobody judged stand behind the others.
+    # Given aspects without a judgement come after the others.
     shown = output.final_result.final_aspects
     judged = {name for forms in groups.values() for name, _, _ in forms}
     unjudged = [name for name in (_given(output) or {}).values() if name not in judged]

@@ -1,4 +1,4 @@
-"""S4: every correction that is marked applied can be seen."""
+"""S4: every correction that is marked as applied is visible in the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Snapshot(BaseModel):
 
     @property
     def face(self) -> tuple[str | None, Span | None, list[tuple[str, float]]]:
-        """What may be seen of it: term, span, and polarities with their confidence."""
+        """The compared values: term, span, and polarities with their confidence."""
         return (
             self.aspect_term,
             self.span,
@@ -55,7 +55,7 @@ class _Snapshot(BaseModel):
 
     @property
     def details(self) -> list[Detail]:
-        """One entry per sentiment, as the final aspects have it."""
+        """One entry per sentiment, in the form of the final aspects."""
         return [
             (self.aspect_term, self.span, s.judgement, s.confidence, s.evidence)
             for s in self.sentiments
@@ -67,7 +67,7 @@ class _Snapshot(BaseModel):
 
 
 def corrections_visible(e: Evidence) -> Found:
-    """S4: Stage 1 and the applied corrections, one by one, make the patched tuples."""
+    """S4: applying the corrections one by one to Stage 1 gives the patched tuples."""
     result, log = e.output.final_result, e.output.meta.correction_applied_log
     if e.is_conflict_review:
         yield from actions_visible(e.output)
@@ -124,7 +124,7 @@ def _ends_as(
     state: Mapping[str, frozenset[str]],
     last: Mapping[str, tuple[Correction, _Snapshot | None]],
 ) -> Found:
-    """What the log leaves is what is on record: in the tuples and, if adopted, in every detail."""
+    """The state after the log equals the record: the tuples and, if adopted, every detail."""
     expected = {(key, p) for key, polarities in state.items() for p in polarities}
     recorded = e.keyed(e.output.final_result.stage2_tuples)
     for key in sorted({key for key, _ in expected ^ recorded}):

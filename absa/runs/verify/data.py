@@ -1,4 +1,4 @@
-"""Where the data of a run is now."""
+"""Finds the data file of a run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _CHUNK = 1 << 20
 
 
 class DataGone(Exception):
-    """The data file is not there or cannot be read: nothing can be said about it."""
+    """The data file is missing or unreadable, so it cannot be compared."""
 
 
 class DataChanged(Exception):
-    """There is a data file, and it is not the one that was analysed."""
+    """The data file is not the one that was analysed."""
 
 
 def find_data(directory: Path, about: Mapping[str, Any], chosen: Path | None) -> Path:
-    """The data file with the recorded content; rows that were appended since belong to no run.
+    """Return the data file with the recorded content. Rows appended since the run are ignored.
 
-    The manifest holds the path as it was typed: relative to the folder where the run was started,
-    which may be any folder above the run directory.
+    The manifest has the path as it was typed. A relative path starts at the folder where the run
+    was started, which can be any folder above the run directory.
 
     Raises:
-        DataGone: It was not found.
-        DataChanged: At its recorded or chosen place is another file.
+        DataGone: The file was not found.
+        DataChanged: The file at the recorded or chosen path has other content.
     """
     recorded = Path(str(about.get("path")))
     named = [chosen] if chosen is not None else list(_as_recorded(directory, recorded))
@@ -40,15 +40,15 @@ def find_data(directory: Path, about: Mapping[str, Any], chosen: Path | None) ->
                 return path
         except OSError as error:
             raise DataGone(f"the data file {path} cannot be read ({error.strerror})") from error
-        # A file of the same name elsewhere may be any file.
+        # A file of the same name in another folder can be a different file.
         other = other or (path if path in named else None)
     if other is not None:
         raise DataChanged(f"the data file {other} has changed since the run")
-    raise DataGone(f"the data file {chosen or recorded} is not there")
+    raise DataGone(f"the data file {chosen or recorded} does not exist")
 
 
 def size_of(about: Mapping[str, Any]) -> int | None:
-    """How many bytes of the data the run read; None for all of them."""
+    """The number of bytes that the run read; None for all."""
     size = about.get("bytes")
     return size if isinstance(size, int) and size >= 0 else None
 

@@ -1,4 +1,4 @@
-"""Everything that is on record about one sample."""
+"""The records of one sample."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Found = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is on record about one sample under one seed.
+    """All records of one sample under one seed.
 
     Attributes:
         line: The line of the output.
         output: The output.
         card: The scorecard.
-        calls: What the agents answered.
-        gate: What the gate wrote down.
-        least: How likely a name had to be in this run.
-        categories: The category set that was in force.
+        calls: The answers of the agents.
+        gate: The lines of the gate's file.
+        least: The minimum probability of a name in this run.
+        categories: The category set of the run.
     """
 
     line: Line
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The output as it stands in the file."""
+        """The unparsed output."""
         return self.line.record
 
     @property
@@ -81,7 +81,7 @@ class Evidence:
         return self.output.meta.adopt_decision == "adopted"
 
     def answer(self, node: str) -> dict[str, Any] | None:
-        """What a node answered (its last turn)."""
+        """The answer of a node in its last turn."""
         found = [c.record.get("output") for c in self.calls if c.record.get("node") == node]
         return found[-1] if found and isinstance(found[-1], dict) else None
 
@@ -90,7 +90,7 @@ class Evidence:
         return frozenset((self.lang.key(t.name), judgement(t.category, t.polarity)) for t in tuples)
 
     def debate_tuples(self) -> set[tuple[str, str]]:
-        """The valid tuples of the judge, by the names the debate used."""
+        """The valid tuples of the judge, with the names that the debate used."""
         said = self.answer("judge")
         try:
             summary = read_answer(JudgeAnswer, said)[0] if said is not None else JudgeAnswer()
@@ -105,11 +105,11 @@ class Evidence:
         }
 
     def category(self, word: str | None) -> str | None:
-        """The category in force that a word spells."""
+        """The category of the set that a word spells; None if there is none."""
         return self.categories.find(word) if self.categories else None
 
     def sizes(self) -> dict[str, int]:
-        """How much there is to check."""
+        """The number of items per check."""
         meta = self.output.meta
         return {
             "S1": 1,

@@ -1,4 +1,4 @@
-"""Counts and S1: the files say the same."""
+"""Counts and S1: the files of a run agree with each other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def same_calls(e: Evidence) -> Found:
     for key in traced.keys() - listed.keys():
         yield COUNTS, f"{TRACES}: {call_name(key)} is not in the output's process_trace"
     for key in listed.keys() & traced.keys():
-        # The line of a trace names the run's seed, the call the one its model was given.
+        # A line of the traces has the run's seed; a call has the seed that was sent to its model.
         one, other = ({**call, "uid": None, "seed": None} for call in (traced[key], listed[key]))
         parts = [path for path, _, _ in differing(one, other)]
         if parts:
@@ -55,7 +55,7 @@ def same_calls(e: Evidence) -> Found:
 
 
 def same_scorecard(e: Evidence) -> Found:
-    """A scorecard is what its output says, and its gold is gold."""
+    """The scorecard follows from its output, and its gold is readable."""
     if e.card is None:
         return
     try:
@@ -64,7 +64,7 @@ def same_scorecard(e: Evidence) -> Found:
     except (ValidationError, ValueError, TypeError, AttributeError) as error:
         yield COUNTS, f"{SCORECARDS}: its gold cannot be read ({str(error).splitlines()[0]})"
         return
-    # A later version may count more; what this one counted must be right.
+    # A later version can have more counts, so only the recorded ones are compared.
     whats = [
         f"{path} is {shown(one)}, the output gives {shown(other)}"
         for path, one, other in differing(e.card, parse_json(json.dumps(made)), known_only=True)
@@ -74,7 +74,7 @@ def same_scorecard(e: Evidence) -> Found:
 
 
 def sample_of(output: FinalOutput, card: Mapping[str, Any]) -> Sample:
-    """The sample that an output and its scorecard tell of."""
+    """The sample of an output and its scorecard."""
     known = card.get("gold") or {}
     aspects = known.get("aspects")
     return Sample(
@@ -105,7 +105,7 @@ def same_gate_log(e: Evidence) -> Found:
 
 
 def same_signal(e: Evidence, settings: AuxHfSettings) -> Found:
-    """What was made of a classifier's label; the label itself is on record only."""
+    """The reading of a classifier's label. The label itself cannot be checked."""
     signal = mapping_of(e.raw.get("aux_signals")).get("hf")
     if signal is None:
         if settings.enabled:

@@ -1,4 +1,4 @@
-"""The journal against the files: one record per finished sample, and what it says about the run."""
+"""Compares the journal with the files: one record per finished sample, and the run's facts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from absa.runs.verify.words import TOLERANCE, differing, mapping_of, number_of, 
 from absa.schemas.json_text import parse_json
 
 Problem = tuple[str | None, int | None, str]
-"""A sample, its seed and what is wrong; no sample if it is about the run."""
+"""A uid, its seed and the problem. The uid is None if the problem is about the run."""
 
 _COLUMNS = {OUTPUTS: "output", TRACES: "traces", GATE: "gate", SCORECARDS: "scorecard"}
-_WRITE_AGAIN = "if the journal is right, delete the file: the command of the run writes it again"
+_WRITE_AGAIN = (
+    "if the journal is right, delete the file and repeat the command of the run to write it again"
+)
 
 
 @dataclass(frozen=True)
 class Record:
-    """The row of a sample, less its lines."""
+    """The row of a sample without its lines."""
 
     position: int
     status: str
@@ -42,7 +44,7 @@ class JournalError(RuntimeError):
 
 
 class RecordedJournal:
-    """The journal of a run, opened to be read only: a verification changes nothing."""
+    """The journal of a run, opened read-only."""
 
     def __init__(self, directory: Path) -> None:
         """Open it.
@@ -58,7 +60,7 @@ class RecordedJournal:
             self._db = sqlite3.connect(f"{uri}?mode=ro", uri=True)
             self.facts: dict[str, Any] = self._facts()
         except sqlite3.OperationalError:
-            # On a medium that cannot be written, SQLite cannot create its lock file.
+            # On a read-only medium SQLite cannot create its lock file.
             self._db = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True)
             self.facts = self._facts()
 
@@ -101,14 +103,14 @@ class JournalCheck:
     """Compares files and manifest with the journal."""
 
     def __init__(self, directory: Path, manifest: Mapping[str, Any], files: Mapping[str, Artefact]):
-        """Take what is to be compared."""
+        """Take the directory, the manifest and the files to compare."""
         self._directory = directory
         self._manifest = manifest
         self._files = files
         self.facts: Mapping[str, Any] = {}
         self.records: dict[tuple[str, int], Record] = {}
         self.fingerprint: str | None = None
-        """A hash of everything in the journal that counts."""
+        """A hash of the journal's records."""
         self.notes: list[str] = []
 
     def problems(self, *, finished: bool) -> Iterator[Problem]:
@@ -190,7 +192,7 @@ class JournalCheck:
                     yield (None if uid is None else str(uid)), None, what
 
     def _compare_manifest(self) -> Iterator[Problem]:
-        """The run's own facts. The journal notes them before the manifest is written."""
+        """Compare the run's facts, which the journal stores before the manifest is written."""
         total = self.total
         noted = self.facts.get("spent")
         try:
@@ -249,14 +251,14 @@ def _differences(file: Artefact, uid: str, first: int, expected: list[str]) -> I
 
 
 def _same(raw: str, expected: str) -> bool:
-    """Equal, or the same values in the same order, however they are spaced."""
+    """Whether two lines are equal apart from white space."""
     raw = raw.rstrip("\n")
     return raw == expected or _canonical_text(raw) == _canonical_text(expected)
 
 
 def _canonical_text(raw: str) -> str:
     try:
-        # Pairs keep doubled keys; repr tells 1, 1.0 and true apart.
+        # Pairs keep duplicate keys; repr distinguishes 1, 1.0 and true.
         return repr(json.loads(raw, object_pairs_hook=tuple))  # noqa: TID251
     except (ValueError, RecursionError):
         return raw
@@ -289,7 +291,7 @@ def _about(error: Exception) -> str:
 def record_costs(
     uid: str, seed: int, record: Record, spent: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """The costs of a row are those of its record."""
+    """Compare the costs of a row with those of its record."""
     for name, value in {**vars(record.spent), "cached_calls": record.cached}.items():
         if name in spent:
             for _, one, other in differing(value, spent[name], name):

@@ -26,7 +26,7 @@ _GOLD_FIELDS = frozenset({"term", "from", "to", "polarity"})
 
 
 def nothing_leaked(e: Evidence) -> Found:
-    """S6: what agents said and what was made of it holds neither gold nor secrets."""
+    """S6: answers and results contain neither gold nor secrets."""
     own_keys = _own_keys()
     for name, lines in ((TRACES, e.calls), (OUTPUTS, [e.line]), (GATE, e.gate)):
         for line in lines:
@@ -38,7 +38,7 @@ def nothing_leaked(e: Evidence) -> Found:
 
 
 def _own_keys() -> dict[str, str]:
-    """The user's own keys, whatever they look like, by the name of their variable."""
+    """The user's own keys, by the name of their environment variable."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -47,9 +47,9 @@ def _own_keys() -> dict[str, str]:
 
 
 def leaks(raw: str, text: str, own_keys: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Keys and secrets in a line; what stands in the review itself is nobody's secret.
+    """Keys and secrets in a line, apart from those that the analysed text itself contains.
 
-    The value is not repeated: this goes to terminals and logs.
+    The value is not shown, because the message goes to terminals and logs.
     """
     quoted = json.dumps(text, ensure_ascii=False)
     for match in _SECRETS.finditer(raw):
@@ -61,7 +61,7 @@ def leaks(raw: str, text: str, own_keys: Mapping[str, str] | None = None) -> Ite
 
 
 def gold_in(line: Line, text: str) -> Iterator[str]:
-    """Fields that only annotated data has; a review may speak of gold, and so may an answer."""
+    """Fields that only annotated data has. A text or an answer may contain the word gold."""
     for match in _GOLD_KEY.finditer(line.raw):
         if match.group(1).lower() not in text.lower():
             yield f"a field {match.group(1)!r}"

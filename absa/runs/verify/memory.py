@@ -1,12 +1,12 @@
-"""What `verify` checks about memory (S6): whom it recalled, and that it holds no words of a text.
+"""The checks of memory (S6): which cases were recalled, and that they contain no text.
 
 | must hold                                                                                   |
 |---------------------------------------------------------------------------------------------|
-| what was recalled was recalled for this text                                                |
+| the cases were recalled for this text                                                       |
 | no recalled case is the sample itself                                                       |
-| none is of the evaluated split, unless that is the training split or the settings allow it  |
-| a recalled case is a shape: aspects are numbered, polarities canonical, corrections names   |
-| the advice is what the recalled cases teach, and nothing else                               |
+| none is from the evaluated split, except the training split or if the settings allow it     |
+| a case has no words: aspects are numbered, polarities canonical, corrections are names      |
+| the advice follows from the recalled cases                                                  |
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _NAME = re.compile(r"[a-z0-9_]+/[A-Za-z_]+", re.ASCII)
 
 
 def recalled_fairly(output: FinalOutput, split: str | None, *, any_split: bool) -> Found:
-    """S6. What is wrong is named, never repeated: it may be what must not be seen."""
+    """S6. A message never repeats the wrong value, because it can be a secret."""
     if output.meta.memory is None:
         return
     recall, own = output.meta.memory.recall, sample_id(output.text)
     hidden = None if any_split or split == TRAIN else split
     if recall.sample != own:
-        yield "S6", "memory: what was recalled was recalled for another text"
+        yield "S6", "memory: the cases were recalled for another text"
     for number, episode in enumerate(recall.episodes, 1):
         name = f"memory: recalled case {number}"
         if episode.sample == own:
             yield "S6", f"{name} is the sample itself"
         if hidden is not None and episode.split == hidden:
-            yield "S6", f"{name} is of the evaluated split, {hidden}"
+            yield "S6", f"{name} is from the evaluated split, {hidden}"
         if not _is_shape(episode):
-            yield "S6", f"{name} holds more than its shape"
+            yield "S6", f"{name} contains more than its shape"
     if recall.advice != tuple(advice_of(episode) for episode in recall.episodes):
-        yield "S6", "memory: the advice is not what the recalled cases teach"
+        yield "S6", "memory: the advice does not follow from the recalled cases"
 
 
 def _is_shape(episode: Episode) -> bool:

@@ -1,4 +1,4 @@
-"""The scores again: `metrics.json` and `structural_metrics.csv` follow from outputs and gold."""
+"""Recomputes the scores in `metrics.json` and `structural_metrics.csv`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from absa.runs.directory import METRICS, NoRun
 from absa.runs.verify.words import differing, shown, some_of
 from absa.schemas.json_text import parse_json
 
-_AGAIN = "absa evaluate writes it again"
+_AGAIN = "run absa evaluate to write it again"
 
 
 class MetricsCheck:
     """Evaluates the run again and compares."""
 
     def __init__(self, directory: Path, *, cost_known: bool) -> None:
-        """Look which files there are; a run that was not evaluated has none.
+        """Look for the files. A run that was not evaluated has none.
 
         `cost_known` says whether the run knew the prices of its models.
         """
@@ -78,7 +78,7 @@ class MetricsCheck:
             yield f"{TABLE}: {some_of(whats, '; ')}; {_AGAIN}"
 
     def _is_unpriced(self, path: str, made: Any) -> bool:
-        """Costs need the price list of then; where the price is not known now, none is made up."""
+        """Whether a value is a cost that cannot be computed now, because a price is missing."""
         unpriced = path.endswith("cost_usd") and made is None and self._cost_known
         note = f"prices of models are not known here: costs in {METRICS} were not compared"
         if unpriced and note not in self.notes:

@@ -1,4 +1,4 @@
-"""S4: what a person decided can be seen, and nothing else was changed in their name."""
+"""S4: a person's decisions are visible, and nothing else was changed by them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from absa.nodes.human_answer import SOURCE, check, with_word, without_word
+from absa.nodes.human_answer import SOURCE, apply_human_review, check, without_human_review
 from absa.runs.indexed_file import Line
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import differing, judgement, named, shown, some_of
@@ -16,8 +16,8 @@ from absa.schemas.records import Correction
 
 
 def before_person(e: Evidence) -> Evidence:
-    """The evidence as the agents left it: it must hold without the person, too."""
-    output = without_word(e.output)
+    """The evidence before the person's decisions. It must pass the checks, too."""
+    output = without_human_review(e.output)
     if output is e.output:
         return e
     record = {**e.raw, **output.model_dump(mode="json", exclude={"process_trace"})}
@@ -25,22 +25,22 @@ def before_person(e: Evidence) -> Evidence:
 
 
 def person_follows(e: Evidence) -> Found:
-    """The recorded decisions, on the result as it was shown, make the recorded result."""
+    """Applying the recorded decisions to the shown result gives the recorded result."""
     word = e.output.meta.human_review
     log = [c for c in e.output.meta.correction_applied_log if c.source == SOURCE]
     if word is None or word.status == "pending":
         if log:
-            yield "S4", f"{named(log[0])} is on the log, but no person was asked"
+            yield "S4", f"{named(log[0])} is in the log, but no person was asked"
         return
     if word.shown is None:
-        yield "S4", "a person decided, but what they were shown is not on record"
+        yield "S4", "a person decided, but the shown result is not recorded"
         return
-    agents = without_word(e.output)
+    agents = without_human_review(e.output)
     problems = check(word.decisions, agents)
     if problems:
-        yield "S4", f"the person's decisions cannot be carried out: {some_of(problems, '; ')}"
+        yield "S4", f"the person's decisions cannot be applied: {some_of(problems, '; ')}"
         return
-    made = with_word(agents, word).model_dump(mode="json", exclude={"process_trace"})
+    made = apply_human_review(agents, word).model_dump(mode="json", exclude={"process_trace"})
     recorded = {k: v for k, v in e.raw.items() if k in made}
     whats = [
         f"{path} is {shown(one)}, the person's decisions give {shown(other)}"
@@ -52,13 +52,13 @@ def person_follows(e: Evidence) -> Found:
 
 
 def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...]) -> Found:
-    """The same without the decision layer: from the tuples that were shown, entry by entry."""
+    """The same check without the rules: apply the log to the shown tuples, entry by entry."""
     word = e.output.meta.human_review
     assert word is not None
     asked = Counter(d.action for d in word.decisions if d.action not in ("keep", "label"))
     logged = Counter(c.proposal_type for c in log if c.proposal_type != "label")
     if asked != logged:
-        yield "S4", f"the person decided {dict(asked)}, on the log are {dict(logged)}"
+        yield "S4", f"the person decided {dict(asked)}, in the log are {dict(logged)}"
     state: dict[str, list[Any]] = {}
     for a in aspects:
         state.setdefault(e.lang.key(a.name), []).append(
@@ -66,19 +66,19 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
         )
     for c in log:
         if not c.applied:
-            yield "S4", f"{named(c)}: what a person decides is applied"
+            yield "S4", f"{named(c)}: a person's decision must be applied"
         if c.proposal_type == "label":
             continue
         key = e.lang.key(c.target_aspect or "")
         if state.get(key, []) != _felt(c.before):
-            yield "S4", f"{named(c)}: its `before` is not what was there"
+            yield "S4", f"{named(c)}: its `before` differs from the shown result"
         state[key] = _felt(c.after)
     left = {(key, polarity) for key, felt in state.items() for polarity, _ in felt}
     if left != e.keyed(e.output.final_result.final_tuples):
-        yield "S4", "what the person was shown and what the log changed make other final tuples"
+        yield "S4", "the shown result with the changes in the log gives other final tuples"
     label = e.output.final_result.label
     for d in word.decisions:
-        # The first letters tell the labels apart in every accepted spelling.
+        # The first letters distinguish the labels in every accepted spelling.
         if isinstance(d, SetLabel) and label.lower()[:3] != d.label.lower()[:3]:
             yield "S4", f"the person's label is {d.label!r}, the result's {label!r}"
 

@@ -1,4 +1,4 @@
-"""What a verification says."""
+"""The report of a verification."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ JOURNAL = "Journal"
 METRICS = "Metrics"
 CHECKS = {
     COUNTS: ("every sample once, in every file", "samples"),
-    JOURNAL: ("files and manifest are the journal's", "records"),
+    JOURNAL: ("files and manifest match the journal", "records"),
     "S1": ("decisions follow from the answers", "samples"),
     "S2": ("tuples and aspects agree", "samples"),
-    "S3": ("an overruled debate has a reason", "debates"),
+    "S3": ("an overruled debate has an allowed reason", "debates"),
     "S4": ("applied corrections are visible", "corrections"),
     "S5": ("aspects and evidence are in the text", "aspects"),
     "S6": ("no gold, key or secret leaked", "calls"),
     METRICS: ("the scores follow from outputs and gold", "files"),
 }
-"""The checks, what each says, and what it counts."""
+"""The checks: what each verifies, and what it counts."""
 
 NOT_COVERED = (
-    "a change that rewrites the files, the journal and the manifest alike: compare the fingerprint "
-    "with one that was kept elsewhere (--expect)",
-    "whether a model really gave the recorded answers, and how long, how often and at what use of "
-    "tokens it was asked: latency_ms, attempts, cached, usage and notes are only compared between "
-    "traces, outputs, journal and metrics",
+    "a manipulation of files, journal and manifest together: compare the fingerprint with one "
+    "that was kept elsewhere (--expect)",
+    "whether a model really gave the recorded answers, with these times, attempts and tokens: "
+    "latency_ms, attempts, cached, usage and notes are only compared between traces, outputs, "
+    "journal and metrics",
     "the temperature of a single call: it is not in a trace; the setting is compared with the "
     "journal",
     "times and transport: updated_at, timeouts, retries, concurrency, rate limits, names of keys",
     "versions, limit and data.path of the manifest: they describe the last start, and where the "
     "data was (its content is compared by its hash)",
-    "columns of the data that travel into the outputs (extra): they are only compared with the "
+    "columns of the data that are copied to the outputs (extra): they are only compared with the "
     "journal",
     "the opinion of an auxiliary classifier (aux_signals): its label and score are not computed "
     "again",
     "decisions of people in reviews.jsonl, reports and other files that are made from a run later",
 )
-"""What a verification cannot or does not check."""
+"""What a verification does not check."""
 
 
 class Violation(BaseModel):
-    """Something that does not hold, and for which sample; no uid if it is about the run."""
+    """A failed check with its sample; the uid is None if it is about the run."""
 
     model_config = ConfigDict(frozen=True)
     uid: str | None
@@ -50,7 +50,7 @@ class Violation(BaseModel):
 
 
 class Check(BaseModel):
-    """One check: how much was looked at, and what does not hold."""
+    """One check: the number of checked items, and the violations."""
 
     name: str
     title: str
@@ -60,7 +60,7 @@ class Check(BaseModel):
 
 
 class VerifyReport(BaseModel):
-    """What a verification found."""
+    """The result of a verification."""
 
     directory: str
     run_id: str | None = None
@@ -68,16 +68,16 @@ class VerifyReport(BaseModel):
     samples: int = 0
     checks: list[Check]
     fingerprint: str | None = None
-    """A hash of the journal's records; the same run has the same one for ever."""
+    """A hash of the journal's records. It never changes for the same run."""
     warnings: list[str] = Field(default_factory=list)
-    """What could not be checked, though it should be."""
+    """Checks that should have been made but were not possible."""
     notes: list[str] = Field(default_factory=list)
     not_covered: tuple[str, ...] = NOT_COVERED
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run is finished."""
         return self.status == "finished"
 
     @computed_field  # type: ignore[prop-decorator]

@@ -1,4 +1,4 @@
-"""The verification of a run directory."""
+"""Verifies a run directory."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def verify(
         expect: The fingerprint of an earlier verification.
 
     Raises:
-        NoRun: There is none at that place.
+        NoRun: It is not a run directory.
     """
     run = RunDirectory(Path(directory), problems=[]).require()
     with using(_own_files(run)):
@@ -103,7 +103,7 @@ def verify(
 
 
 def _own_files(run: RunDirectory) -> OwnFiles:
-    """The user's files as they are now; whether they were changed is a check of its own."""
+    """The user's files as they are now. Another check compares them with the run."""
     try:
         return (run.settings and read_own_files(run.settings)) or OwnFiles()
     except InputError:
@@ -111,7 +111,7 @@ def _own_files(run: RunDirectory) -> OwnFiles:
 
 
 class _Known(NamedTuple):
-    """What the files say about a sample, to be compared with the data file."""
+    """The values of a sample in the files, to compare them with the data file."""
 
     texts: set[bytes]
     gold: set[bytes]
@@ -180,11 +180,11 @@ class _Verification:
     # The manifest ---------------------------------------------------------------------------
 
     def _compare_identity(self) -> None:
-        """The manifest's settings are those of the run's identity; are its rules still ours?"""
+        """Compare the manifest's settings with the run's identity, and its version with ours."""
         known = self._manifest.get("identity")
         if not isinstance(known, dict) or self._settings is None:
             if self._settings is not None:
-                self._say(COUNTS, f"{MANIFEST}: no identity of the run in it")
+                self._say(COUNTS, f"{MANIFEST}: the identity of the run is missing")
             return
         for part, said in self._identified(known).items():
             for difference in differences(known.get(part), said, part):
@@ -195,7 +195,7 @@ class _Verification:
                 f"the run was made by version {made_by}, this is {versions()[PACKAGE]}: its rules "
                 "may decide otherwise"
             )
-        # Of the resources only what the rules read.
+        # Only those resources that the rules read.
         changed = [
             f"{part}/{name}"
             for part in ("prompts", "resources")
@@ -212,7 +212,7 @@ class _Verification:
         self._compare_named_files(mapping_of(known.get("files")))
 
     def _compare_named_files(self, recorded: Mapping[str, Any]) -> None:
-        """The files that settings name: were they retrained, edited or removed since the run?"""
+        """Compare the files that settings name with the run. They can have been edited."""
         assert self._settings is not None
         for key in recorded.keys() & NAMED_FILES.keys():
             try:
@@ -229,7 +229,7 @@ class _Verification:
         given = mapping_of(settings.get("backend"))
         backend = {k: v for k, v in given.items() if k not in TRANSPORT}
         if backend.get("kind") == "openai" and backend.get("base_url") is None:
-            # The environment named the server then; what it names now does not matter.
+            # The environment named the server of the run; its current value does not matter.
             then = mapping_of(mapping_of(known.get("settings")).get("backend"))
             backend["base_url"] = then.get("base_url")
         data = {k: v for k, v in mapping_of(self._manifest.get("data")).items() if k != "path"}
@@ -253,7 +253,7 @@ class _Verification:
             self._say(JOURNAL, f"the fingerprint is {self._journal.fingerprint}, not the expected")
 
     def _compare_costs(self, output: FinalOutput, seed: int) -> None:
-        """What a sample cost, by its calls and today's prices."""
+        """Compare the cost of a sample with its calls at the current prices."""
         usage, cost = output.meta.usage, cost_of(output.process_trace)
         self._costs.append(cost)
         record = self._journal.records.get((output.uid, seed))
@@ -360,7 +360,7 @@ class _Verification:
             what = f"{ERRORS} lists {listed} unreadable lines, the data has {len(lines)}"
             self._say(COUNTS, what)
         for error, line in zip(self._bad_lines, lines, strict=False):
-            # The file may have been named in another way then.
+            # The path of the file can have been written differently.
             recorded = {k: v for k, v in error.items() if k not in ("uid", "kind", "file")}
             for path, one, other in differing(recorded, line.model_dump(exclude={"file"})):
                 what = f"line {line.line} of the data: {path} is {shown(one)}, not {shown(other)}"
@@ -391,7 +391,7 @@ class _Verification:
             )
 
     def _count(self, data: list[str] | None) -> None:
-        """Every sample once per seed: analysed, or failed."""
+        """Check that every sample is there once per seed: analysed or failed."""
         files = [self._files[name] for name in (OUTPUTS, SCORECARDS, TRACES, GATE)]
         seen = dict.fromkeys(uid for file in files for uid in file.uids) | self._failed
         expected = self._expected(list(seen), data)
@@ -404,11 +404,11 @@ class _Verification:
                 self._say(COUNTS, problem, uid)
 
     def _expected(self, seen: list[str], data: list[str] | None) -> dict[str, list[int]]:
-        """The seeds under which each sample must be there.
+        """The seeds under which each sample must be present.
 
-        A run may have been started several times with other limits and seeds: under each seed
-        the samples from the first of the data to the last that has a record; under all of them
-        as many as the last start asked for, if the manifest counts so many.
+        A run can have been started several times with other limits and seeds. Under each seed, all
+        samples up to the last one with a record must be present. Under all seeds of the last start,
+        its number of samples must be present, if the manifest counts them as finished.
         """
         there = {uid: {*self._scored.get(uid, ()), *self._failed.get(uid, ())} for uid in seen}
         order = data if data is not None else seen
@@ -438,7 +438,7 @@ class _Verification:
                 if times > 1:
                     yield f"{often(times)} in {name}{self._under(seed)}"
                 if seed not in self._seeds:
-                    yield f"{name}: seed {seed} is none of the run's"
+                    yield f"{name}: seed {seed} does not belong to the run"
         for seed in scored.keys() & failed.keys():
             yield f"both analysed and failed{self._under(seed)}"
         if outputs != len(scored):
@@ -456,7 +456,7 @@ class _Verification:
         return f" (seed {', '.join(map(str, seeds))})" if len(self._seeds) > 1 else ""
 
     def _count_totals(self) -> None:
-        """The manifest's numbers. Those of an unfinished run may be older than its files."""
+        """Compare the manifest's numbers. In an unfinished run they can be older than the files."""
         if not self._finished or not self._manifest:
             return
         parts = {part: mapping_of(self._manifest.get(part)) for part in ("counts", "usage")}
@@ -480,7 +480,7 @@ class _Verification:
         self._count_costs(parts["usage"])
 
     def _count_costs(self, usage: Mapping[str, Any]) -> None:
-        """Money, and that all starts together have spent no less than the recorded samples."""
+        """Compare costs: all starts together must have spent at least as much as the samples."""
         recorded = usage.get("cost_usd")
         cost = None if None in self._costs else math.fsum(c for c in self._costs if c is not None)
         if cost is None and recorded is not None:
@@ -501,7 +501,7 @@ class _Verification:
     # Sample by sample -----------------------------------------------------------------------
 
     def _demos(self, settings: Settings) -> dict[int, Demos] | None:
-        """The demos that the prompts held: those of other texts, never of the evaluated ones."""
+        """The demos in the prompts. They are never taken from the evaluated texts."""
         outputs = self._files[OUTPUTS]
         texts: Iterable[str] = self._texts
         if settings.demos.k and not self._texts:
@@ -510,7 +510,9 @@ class _Verification:
         try:
             return {seed: Demos(settings.demos, seed=seed, evaluated=texts) for seed in self._seeds}
         except (DataError, InputError, OSError) as error:
-            self._warnings.append(f"NOT REPLAYED: the demos of the prompts are gone: {error}")
+            self._warnings.append(
+                f"NOT REPLAYED: the demos of the prompts are not available: {error}"
+            )
             return None
 
     def _replayer(self) -> Replayer | None:
@@ -551,13 +553,13 @@ class _Verification:
 
     def _check_seeds(self, uid: str, lines: Iterable[Line]) -> None:
         for seed in {line.seed for line in lines} - set(self._seeds):
-            self._say(COUNTS, f"{TRACES} or {GATE}: seed {seed} is none of the run's", uid)
+            self._say(COUNTS, f"{TRACES} or {GATE}: seed {seed} does not belong to the run", uid)
 
     def _check_one(self, e: Evidence, replayer: Replayer | None, seed: int) -> None:
         found: list[tuple[str, str]] = []
         for check in (same_calls, same_scorecard, same_gate_log):
             found += check(e)
-        # What the agents decided must follow from their answers; a person may overrule all of it.
+        # Decisions must follow from answers, so they are checked before a person's changes.
         agents = before_person(e)
         found += follows_directly(agents)
         again: FinalOutput | None = None
@@ -583,7 +585,7 @@ class _Verification:
             self._say(name, what, e.output.uid, seed)
 
     def _check_the_rest(self) -> None:
-        """What is not about a finished sample: errors, the manifest, the gate's summary."""
+        """Check errors, the manifest and the gate's summary."""
         for uid in self._files[ERRORS].uids:
             for line in self._files[ERRORS].of(uid):
                 for what in leaks(line.raw, ""):

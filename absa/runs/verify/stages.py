@@ -39,7 +39,7 @@ from absa.schemas.verdicts import OVERRIDES, SKIPS
 
 
 def follows_directly(e: Evidence) -> Found:
-    """Stage 1 from its answers, the final tuples from the decision, overrides from the gate."""
+    """Stage 1 follows from its answers, the final tuples from adoption, overrides from the gate."""
     result, meta = e.output.final_result, e.output.meta
     if e.is_conflict_review:
         answers = {str(c.record.get("node")): mapping_of(c.record.get("output")) for c in e.calls}
@@ -72,7 +72,7 @@ def follows_directly(e: Evidence) -> Found:
 
 
 def _stage1_follows(e: Evidence) -> Found:
-    """Stage 1's tuples: ATE's likely aspects with ATSA's sentiments, neutral where none is."""
+    """Stage 1's tuples: ATE's likely aspects with ATSA's sentiments, else neutral."""
     try:
         answers = _stage1_answers(e)
     except AnswerError:
@@ -102,14 +102,14 @@ def _stage1_follows(e: Evidence) -> Found:
         for a in aspects.aspects
         if a.term and (a.name_probability is None or reaches(a.name_probability, e.least))
     }
-    # What names nothing is an aspect only where it is judged.
+    # An opinion that names nothing is an aspect only if it is judged.
     keys |= {key for key in every - named_keys if key in said}
     expected = {
         (key, p) for key in keys for p in said.get(key) or {judgement(own.get(key), "neutral")}
     }
     recorded = e.keyed(e.output.final_result.stage1_tuples)
     added = {key for key, _ in recorded} - keys
-    # The contrast rule may find one aspect more, unless a side of it had a name that went.
+    # The contrast rule can add one aspect, unless one of its sides lost its name.
     whole = named_keys - {""} <= keys and len(keys) < 2
     if len(added) == 1 and whole and e.lang.has_contrast(e.output.text):
         key = next(iter(added))
@@ -123,7 +123,7 @@ def _stage1_follows(e: Evidence) -> Found:
 
 
 def _stage1_answers(e: Evidence) -> tuple[AteAnswer, AtsaAnswer] | None:
-    """The answers of ATE and ATSA with the names of things; None if they cannot be compared.
+    """The parsed answers of ATE and ATSA; None if they cannot be compared.
 
     A missing answer is reported elsewhere, and given aspects are checked by the replay alone.
     """
@@ -140,7 +140,7 @@ def _stage1_answers(e: Evidence) -> tuple[AteAnswer, AtsaAnswer] | None:
 
 
 def _asked_for(e: Evidence) -> Found:
-    """Every correction but an override was asked for by the Validator or a reviewer."""
+    """Every correction except an override has a proposal of the Validator or a reviewer."""
     asked = Counter(
         (source, word_of(item.get(action)), word_of(item.get(target)))
         for source, node, part, action, target in (
@@ -153,11 +153,11 @@ def _asked_for(e: Evidence) -> Found:
     for edit in dicts_of((e.answer("judge") or {}).get("final_patch")):
         asked["debate", word_of(edit.get("op")), ""] += 1
     for c in e.output.meta.correction_applied_log:
-        # The debate may have called the aspect by a synonym.
+        # The debate can have used a synonym of the aspect.
         target = "" if c.source == "debate" else word_of(c.target_aspect)
         what = (c.source, c.proposal_type, target)
         if c.source != OVERRIDE and not asked[what]:
-            yield "S1", f"{named(c)} is on the log, but nobody asked for it in {TRACES}"
+            yield "S1", f"{named(c)} is in the log, but {TRACES} has no proposal for it"
         asked[what] -= 1
 
 
@@ -189,7 +189,7 @@ def tuples_agree(e: Evidence) -> Found:
 
 
 def _patched_agrees(e: Evidence) -> Found:
-    """The patched result has the tuples of Stage 2, and each of its sentiments an aspect."""
+    """The patched result has the tuples of Stage 2, and each sentiment has an aspect."""
     ate, atsa = e.output.patched_stage2_ate, e.output.patched_stage2_atsa
     sentiments = atsa.aspect_sentiments if atsa else ()
     patched = {
@@ -208,7 +208,7 @@ def _patched_agrees(e: Evidence) -> Found:
 
 
 def overruled_with_reason(e: Evidence) -> Found:
-    """S3. An aspect whose span was revised is the same under its new term."""
+    """S3. An aspect with a revised span counts as the same aspect."""
     said = e.debate_tuples()
     if not said or not e.is_debate:
         return
@@ -218,7 +218,7 @@ def overruled_with_reason(e: Evidence) -> Found:
             yield (
                 "S3",
                 f"the debate's tuples {pairs_in(said)} are not the final ones {pairs_in(final)}, "
-                f"and {meta.adopt_reason!r} is no reason for that",
+                f"and {meta.adopt_reason!r} is not an allowed reason",
             )
         return
     renamed = renames(e.output.meta.correction_applied_log, e.lang)

@@ -1,4 +1,4 @@
-"""S5: aspects and evidence stand in the text."""
+"""S5: aspects and evidence occur in the text."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from absa.schemas.answers import (
 
 
 def stands_in_text(e: Evidence) -> Found:
-    """S5. Evidence that is not in the text must be marked so, and the marks must be true."""
+    """S5. Evidence that is not in the text must be marked, and the marks must be correct."""
     text, meta = e.output.text, e.output.meta
     ungrounded = 0
     for a in e.output.final_result.final_aspects:
         name = f"aspect {a.name!r}"
         if a.span is not None and not _covers(text, a.span, a.aspect_term):
             stands = text[max(0, a.span.start) : max(0, a.span.end)]
-            yield "S5", f"{name} is not at {a.span.start}–{a.span.end}: there stands {stands!r}"
+            yield (
+                "S5",
+                f"{name} is not at {a.span.start}–{a.span.end}: the text there is {stands!r}",
+            )
         if a.span is None and not a.is_implicit:
             yield "S5", f"{name} is explicit, but has no span"
         if a.span is None and a.aspect_term and a.aspect_term in text:
-            yield "S5", f"{name} stands in the text, but has no span"
+            yield "S5", f"{name} occurs in the text, but has no span"
         is_there = bool(a.evidence and a.evidence.strip()) and str(a.evidence) in text
         ungrounded += bool(a.evidence) and not is_there
         if is_there != a.is_grounded:

@@ -1,4 +1,4 @@
-"""Values of damaged files, and how they are told."""
+"""Reads values of damaged files and formats them for messages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TOLERANCE = 1e-9
 def differing(
     one: Any, other: Any, path: str = "", *, known_only: bool = False
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Where two JSON values differ, as (path, one, other); numbers within 1e-9 are equal.
+    """The differences of two JSON values as (path, one, other). Numbers within 1e-9 are equal.
 
-    With `known_only`, keys that `one` does not have are no difference.
+    With `known_only`, keys that `one` does not have are ignored.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one if known_only else dict.fromkeys([*one, *other]):
@@ -61,7 +61,7 @@ def shown(value: Any) -> str:
 
 
 def judgement(category: str | None, polarity: str) -> str:
-    """What is said of an aspect: its polarity, with the category where one is in force."""
+    """The judgement of an aspect: its polarity, with the category if a set is in force."""
     return f"{category}: {polarity}" if category else polarity
 
 
@@ -76,13 +76,13 @@ def pairs_in(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def some_of(words: Sequence[str], comma: str = ", ") -> str:
-    """The first few, and how many more."""
+    """The first few items, and the number of the others."""
     more = len(words) - _SHOWN
     return comma.join(words[:_SHOWN]) + (f"{comma}and {more} more" if more > 0 else "")
 
 
 def often(number: int) -> str:
-    """How often, as a word."""
+    """A count in words."""
     return {0: "not", 1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
@@ -97,7 +97,7 @@ def call_key(call: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def call_name(key: tuple[str, int]) -> str:
-    """A call as it is told."""
+    """A call, for messages."""
     return f"{key[0]} (turn {key[1]})" if key[1] else key[0]
 
 
