@@ -24,6 +24,7 @@ from absa.cli import (
     export,
     graph,
     insights,
+    mcp,
     memory,
     replay,
     report,
@@ -52,6 +53,7 @@ COMMANDS = (
     review,
     train,
     graph,
+    mcp,
     memory,
     doctor,
 )
