@@ -145,7 +145,7 @@ def _read_header(source: Source, lines: Iterator[Line]) -> Layout:
     if "text" not in cell_of:
         raise DataError(
             source.path,
-            f"no column is known to hold the text; there are: {_listed(names)}.",
+            f"no text column was recognised; the columns are: {_listed(names)}.",
             "Name it: --column text=COLUMN.",
         )
     taken = set(cell_of.values())
