@@ -546,7 +546,7 @@ INVALID: dict[str, tuple[Any, str]] = {
     "no change": ({"decisions": [flip("맛", "positive")]}, "already positive; use keep"),
     "not that tuple": ({"decisions": [drop("맛", of="negative")]}, "is not negative in the result"),
     "of no polarity": ({"decisions": [drop("맛", of="bad")]}, "of: 'bad' is not a valid polarity"),
-    "no label": ({"decisions": [label("good")]}, "'good' is not a valid labelpositive"),
+    "no label": ({"decisions": [label("good")]}, "'good' is not a valid label"),
     "two labels": ({"decisions": [label("mixed"), label("mixed")]}, "the label is set twice"),
     "added twice": ({"decisions": [add("값", "neg", "비싸고")] * 2}, "'값' is added twice"),
     "decided twice": ({"decisions": [keep("맛"), drop("맛")]}, "decision 1 is about the same"),
