@@ -1,4 +1,4 @@
-"""`absa analyze`: analyze one text, or a file with one text per line."""
+"""`absa analyze`: analyze texts from the command line, a file, or as they are typed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -20,6 +21,7 @@ from absa.cli.options import (
     complain,
     console,
     print_json,
+    print_text,
     settings_from,
 )
 from absa.nodes.morphemes import load_in_child_process
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from absa.schemas.output import FinalOutput
     from absa.schemas.settings import Settings
 
-HELP = """Analyze one text, or a file with one text per line.
+HELP = """Analyze texts, or a file with one text per line, or texts as you type them (-i).
 
 Shows each aspect with its polarity and evidence, the label of the text, and what the debate
 changed and why.
@@ -40,15 +42,21 @@ EPILOG = 'Example: absa analyze "사용감은 좋지만 가격은 비싸요."'
 
 
 class Line(NamedTuple):
-    """A line of the input with its number, and the problem if it cannot be read."""
+    """A text of the input with its number, and the problem if it cannot be read."""
 
     text: str
     number: int
     problem: str | None = None
+    unit: str = "line"
+
+    @property
+    def name(self) -> str:
+        """For example: line 3."""
+        return f"{self.unit} {self.number}"
 
     def complain(self, message: str) -> None:
         """Report a problem on stderr."""
-        complain(f"line {self.number}: {message}")
+        complain(f"{self.name}: {message}")
 
 
 #: An argument of more bytes is a text, not the name of a file.
@@ -61,16 +69,22 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
-    text: Annotated[
-        str | None,
+    texts: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="TEXT", help="The text; - reads standard input.", show_default=False
+            metavar="[TEXT…]", help="The texts; - reads standard input.", show_default=False
         ),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", metavar="FILE", help="Read the texts from a file."),
     ] = None,
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive", "-i", help="Ask for texts on the terminal; models stay loaded."
+        ),
+    ] = False,
     lang: Annotated[
         str | None,
         typer.Option(
@@ -101,10 +115,17 @@ def analyze(
     wiring: WiringOption = None,
     demos: DemosOption = None,
 ) -> None:
-    """Analyze the text, or the texts of a file, and print the results."""
-    if (text is None) == (file is None):
-        raise UsageError("give exactly one of: TEXT, - (standard input), --file FILE")
-    if text is not None and any("가" <= letter <= "힣" for letter in text):
+    """Analyze the texts and print the results."""
+    texts = texts or []
+    if (bool(texts), file is not None, interactive).count(True) != 1 or (
+        "-" in texts and len(texts) > 1
+    ):
+        raise UsageError(
+            "give exactly one of: TEXT, - (standard input), --file FILE, --interactive"
+        )
+    if interactive and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("--interactive needs a terminal; - reads texts from standard input")
+    if any("가" <= letter <= "힣" for text in texts for letter in text):
         load_in_child_process()
     settings = settings_from(config, sets, wiring, demos)
     fields = {
@@ -113,12 +134,20 @@ def analyze(
         "given_aspects": aspects.split(",") if aspects is not None else None,
     }
     analyzer, screen = _Analyzer(settings, fields), _Printer(settings, as_json, verbose)
-    if text is not None and text != "-":
-        _analyze_argument(text, analyzer, screen)
-        return
-    lines = _stdin() if text == "-" or file == "-" else _lines(str(file))
-    if _analyze_lines(lines, analyzer, screen):
+    if interactive:
+        _ask_for_texts(analyzer, screen)
+    elif len(texts) == 1 and texts != ["-"]:
+        _analyze_argument(texts[0], analyzer, screen)
+    elif _analyze_lines(_input(texts, file), analyzer, screen):
         raise typer.Exit(1)
+
+
+def _input(texts: list[str], file: str | None) -> Iterator[Line]:
+    if texts == ["-"] or file == "-":
+        return _stdin()
+    if file is not None:
+        return _lines(file)
+    return (Line(text, number, unit="text") for number, text in enumerate(texts, start=1))
 
 
 def _analyze_argument(text: str, analyzer: _Analyzer, screen: _Printer) -> None:
@@ -163,10 +192,40 @@ def _analyze_lines(lines: Iterator[Line], analyzer: _Analyzer, screen: _Printer)
             line.complain(problem)
             failed += 1
             continue
-        screen.show(output, seconds, number, line.number)
+        screen.show(output, seconds, number, line.name)
+        if line.unit == "text":
+            _hint_at_file(line.text)
     if not number:
         raise InputError("the input is empty: there is no text to analyze")
     return failed
+
+
+def _ask_for_texts(analyzer: _Analyzer, screen: _Printer) -> None:
+    """Analyze each line that is typed, until Ctrl-D; Ctrl-C stops the analysis or empties the line.
+
+    The arrow keys bring earlier texts back. They are not written to disk: reviews can be private.
+    """
+    from absa.schemas.errors import BackendError, InputError
+
+    # Importing it gives input() a line editor with history. Some builds of Python have none.
+    with suppress(ImportError):
+        import readline  # noqa: F401
+
+    with console(stderr=True).status("loading…"):
+        analyzer.open()
+    print_text("Type a text and press Enter. Arrow up: earlier texts. Ctrl-D: end.", stderr=True)
+    while True:
+        try:
+            text = input("> ")
+            if text.strip():
+                screen.show(*analyzer.analyze(text))
+        except EOFError:
+            print_text("")
+            return
+        except KeyboardInterrupt:
+            print_text("", stderr=True)
+        except (BackendError, InputError) as error:
+            complain(str(error))
 
 
 class _Analyzer:
@@ -219,9 +278,9 @@ class _Printer(NamedTuple):
     verbose: bool
 
     def show(
-        self, output: FinalOutput, seconds: float, number: int = 1, line: int | None = None
+        self, output: FinalOutput, seconds: float, number: int = 1, name: str | None = None
     ) -> None:
-        """Print one result; the number-th, from this line of the input."""
+        """Print one result; the number-th, under the name of its text."""
         if self.as_json:
             print_json(output.model_dump_json())
             return
@@ -230,8 +289,8 @@ class _Printer(NamedTuple):
         out = console()
         if number > 1:
             out.print()
-        if line is not None:
-            out.print(f"line {line}", style="dim")
+        if name is not None:
+            out.print(name, style="dim")
         overrides = self.settings.pipeline.debate_override
         out.print(Screen(output, overrides, seconds, self.verbose))
 
