@@ -169,7 +169,7 @@ class Wiring:
             store: Keeps the episodes of memory; default: the store of the settings.
             name: The name of the graph.
             interactive: Set this for LangGraph's server. It has its own checkpointer and store and
-            rejects a graph with others; with this flag the graph still waits for a person.
+                rejects a graph with others; with this flag the graph still waits for a person.
 
         Raises:
             WiringError: The graph is invalid; the message lists all reasons.

@@ -45,7 +45,8 @@ def insights(
 
     from absa.insights import insights_of
 
-    found = insights_of(run).summary(by, limit=1000 if as_json else SHOWN)
+    with console(stderr=True).status("counting…"):
+        found = insights_of(run).summary(by, limit=1000 if as_json else SHOWN)
     if as_json:
         print_json(json.dumps(found, ensure_ascii=False))
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import UsageError, complain, print_json, print_text
+from absa.cli.options import UsageError, complain, console, print_json, print_text
 
 HELP = """Write one HTML page about a run or several, or about a study.
 
@@ -62,7 +62,8 @@ def report(
             raise UsageError(f"{studies[0]} is a study: give only the study, or the runs inside it")
         _report_study(studies[0], out, as_json)
         return
-    written = write_report(runs, out, by)
+    with console(stderr=True).status("reading the runs…"):
+        written = write_report(runs, out, by)
     for problem in written.problems[:PROBLEMS_SHOWN]:
         complain(problem)
     if (more := len(written.problems) - PROBLEMS_SHOWN) > 0:
@@ -84,7 +85,8 @@ def _report_study(directory: Path, out: Path, as_json: bool) -> None:
 
     from absa.report.study import write_study
 
-    written = write_study(directory, out)
+    with console(stderr=True).status("reading the study…"):
+        written = write_study(directory, out)
     if as_json:
         facts = {**written._asdict(), "path": str(written.path)}
         facts["figures"] = [str(path) for path in written.figures]
