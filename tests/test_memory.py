@@ -1202,7 +1202,7 @@ def test_a_folder_without_a_memory_is_wrong_use(
 ) -> None:
     name, *options = command
     assert absa(["memory", name, str(tmp_path / "nowhere"), *options]) == 2
-    assert "holds no memory" in capsys.readouterr().err
+    assert "has no memory" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "memory.sqlite").write_text("not a database " * 100)
     assert absa(["memory", name, str(tmp_path), *options]) == 2

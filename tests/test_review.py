@@ -130,7 +130,7 @@ def test_repetitions_of_a_text_are_shown_once(tmp_path: Path) -> None:
         (lambda d: (d / "outputs.jsonl").unlink(), "has no outputs.jsonl"),
         (lambda d: (d / "scorecards.jsonl").write_text(""), "scorecards.jsonl does not have"),
         (lambda d: (d / "outputs.jsonl").write_text("{}\n"), "outputs.jsonl:1: not a valid record"),
-        (lambda d: (d / "outputs.jsonl").write_text('{"uid": "x"}\n'), "'x' is not an output"),
+        (lambda d: (d / "outputs.jsonl").write_text('{"uid": "x"}\n'), "'x' is not a valid output"),
         (lambda d: (d / FILE).write_text("{}\n"), "reviews.jsonl:1: not a review"),
     ],
 )

@@ -348,7 +348,7 @@ def test_a_missing_data_file_is_a_loud_warning_and_no_violation(
     report = verify(copy)
     assert report.ok
     assert "NOT COMPARED WITH THE DATA" in report.warnings[0]
-    assert "/nowhere/data.jsonl is not there" in report.warnings[0]
+    assert "/nowhere/data.jsonl does not exist" in report.warnings[0]
     assert absa(["verify", str(copy)]) == 0
     shown = capsys.readouterr().out
     assert "NOT COMPARED WITH THE DATA" in shown and "everything holds" not in shown
