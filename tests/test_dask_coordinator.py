@@ -323,7 +323,7 @@ def test_job_names_no_key_and_other_versions_are_refused_by_name(
     [
         (["--scheduler", "tcp://x:1"], "need --engine dask"),
         (["--workers", "2"], "need --engine dask"),
-        (["--engine", "dask", "--workers", "2", "--scheduler", "x"], "starts workers here"),
+        (["--engine", "dask", "--workers", "2", "--scheduler", "x"], "starts local workers"),
         (["--engine", "dask", "--config", "memory_on"], "does not support episodic memory"),
         (
             ["--engine", "dask", "--set", "backend.kind=replay", "--set", "backend.path=x"],
