@@ -15,6 +15,7 @@ from langsmith import tracing_context
 from absa.backends import open_backend
 from absa.backends.offline import OfflineBackend
 from absa.backends.second_reader import WithSecondReader
+from absa.chat import chat
 from absa.config import load_settings
 from absa.graph import Graph, build, build_switchable
 from absa.graph import wiring as shipped_wiring
@@ -67,3 +68,4 @@ absa_no_debate = _offered("abl_no_debate", "absa_no_debate")
 absa_no_override = _offered("abl_no_debate_override", "absa_no_override")
 conflict_review = _offered("conflict_review", "conflict_review")
 selective = _offered("selective", "selective")
+absa_chat = chat(absa, _settings.pipeline.debate_override)

@@ -301,3 +301,27 @@ def test_both_configurations_serve_the_same_graphs_with_the_same_token_check() -
     assert plain["auth"] == postgres["auth"] and plain["auth"]["disable_studio_auth"] is True
     assert {key: postgres[key] for key in plain} == plain
     assert postgres.keys() - plain.keys() == {"checkpointer", "store"}
+
+
+def test_a_text_over_a2a_is_answered_in_words(service: Studio) -> None:
+    message = {
+        "role": "user",
+        "messageId": "m-1",
+        "parts": [{"kind": "text", "text": "The battery is great but the screen is dim."}],
+    }
+    answer = httpx.post(
+        f"{service.url}/a2a/{service.assistants['absa_chat']}",
+        json={
+            "jsonrpc": "2.0",
+            "id": "1",
+            "method": "message/send",
+            "params": {"message": message},
+        },
+        headers={"Authorization": f"Bearer {TOKEN}", "Accept": "application/json"},
+        timeout=60,
+    )
+    answer.raise_for_status()
+    result = answer.json()["result"]
+    [artifact] = result["artifacts"]
+    assert result["status"]["state"] == "completed"
+    assert "- screen: negative" in artifact["parts"][0]["text"]
