@@ -165,7 +165,7 @@ SHOWN = [
         "/runs/batch",
         ["The battery is great. positive", "The screen is dim. negative"],
     ),
-    ("studio.md", "update_state", ["[{'aspect_term': 'screen', 'polarity': 'negative'}]"]),
+    ("studio.md", "update_state", ["[{'aspect_term': 'screen', 'polarity': 'negative', "]),
 ]
 
 
