@@ -195,7 +195,7 @@ def test_the_batch_client_of_the_docs_tells_of_every_sample(
 def test_curl_is_client_enough(env: dict[str, str]) -> None:
     if not (shutil.which("curl") and (shell := shutil.which("sh"))):
         pytest.skip("curl is not installed")
-    code = documented.program("serving.md", "sh", "curl")
+    code = documented.program("serving.md", "sh", "/runs/wait")
     output = json.loads(documented.run(code, env, shell=shell))["output"]
     assert output["text"] == TEXT
 
