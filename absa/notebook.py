@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absa import outcome
-from absa.export.texts import Judged, judged, judged_texts
+from absa.export.texts import judged, judged_texts
 from absa.export.writers import COLUMNS, rows
 from absa.nodes.text import locate
 from absa.report.markup import Markup, el, join
+from absa.runs.directory import RunDirectory
 from absa.schemas.errors import InputError
 from absa.schemas.output import FinalOutput
 from absa.schemas.settings import OverrideSettings
@@ -104,11 +105,12 @@ def _polarity_style(polarity: str) -> str:
 
 
 def to_frame(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> pandas.DataFrame:
-    """A pandas table of one output, of several, or of a run directory.
+    """A pandas table of one output, of several, of a run directory or of a study.
 
     One row for each tuple; a text without any has one row without an aspect. The columns are those
     of `absa export --to csv`: uid, text, lang, domain, label, term, from, to, polarity, category,
-    opinion, evidence, confidence, implicit, then the columns of the data.
+    opinion, evidence, confidence, implicit, then the columns of the data. For a study the
+    first column is the configuration.
 
     Raises:
         InputError: pandas is not installed.
@@ -119,14 +121,29 @@ def to_frame(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> panda
     except ImportError:
         raise InputError("to_frame needs the package pandas: pip install pandas") from None
     # Rows before the columns: a column of the data may come late.
-    lines = list(rows(_texts(results)))
-    columns = dict.fromkeys([*COLUMNS, *(name for line in lines for name in line)])
+    lines = list(_rows(results))
+    first = ["configuration"] if lines and "configuration" in lines[0] else []
+    columns = dict.fromkeys([*first, *COLUMNS, *(name for line in lines for name in line)])
     return pandas.DataFrame.from_records(lines, columns=list(columns))
 
 
-def _texts(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> Iterator[Judged]:
+def _rows(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> Iterator[dict[str, Any]]:
     if isinstance(results, FinalOutput):
-        return iter([judged(results)])
+        return rows([judged(results)])
     if isinstance(results, Path | str):
-        return judged_texts(Path(results))
-    return map(judged, results)
+        # These take a second to import, and the HTML of a result needs none of them.
+        from absa.report.study_numbers import is_study
+
+        path = Path(results)
+        return _rows_of_study(path) if is_study(path) else rows(judged_texts(path))
+    return rows(map(judged, results))
+
+
+def _rows_of_study(path: Path) -> Iterator[dict[str, Any]]:
+    from absa.ablate.study import FILE
+    from absa.report.study_numbers import configurations_with_runs
+
+    study = RunDirectory(path).document(FILE) or {}
+    for name in configurations_with_runs(path, study):
+        for line in rows(judged_texts(path / name)):
+            yield {"configuration": name, **line}

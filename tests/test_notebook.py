@@ -1,11 +1,14 @@
 """Results in a notebook: HTML, one line, tables."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 import absa
+from absa.ablate.study import FILE
+from absa.runs.directory import NoRun
 from absa.schemas.errors import InputError
 from absa.schemas.output import FinalAspect, FinalOutput
 
@@ -69,6 +72,27 @@ def test_frame_of_a_run(output: FinalOutput, tmp_path: Path) -> None:
     for path in (tmp_path, str(tmp_path)):
         frame = absa.to_frame(path)
         assert set(frame["brand"]) == {"A"} and len(frame) == len(output.to_frame())
+
+
+def test_frame_of_a_study(output: FinalOutput, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    configurations = [
+        {"name": "single", "settings": {}},
+        {"name": "debate", "settings": {}},
+        {"name": "constant", "settings": None},
+    ]
+    (tmp_path / FILE).write_text(json.dumps({"configurations": configurations}))
+    for name in ("single", "debate"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+        (tmp_path / name / "outputs.jsonl").write_text(output.model_dump_json() + "\n")
+    frame = absa.to_frame(tmp_path)
+    assert frame.columns[0] == "configuration"
+    counts = frame.groupby("configuration").size()
+    assert dict(counts) == {"single": len(output.to_frame()), "debate": len(output.to_frame())}
+    (tmp_path / FILE).write_text("{}")
+    with pytest.raises(NoRun, match="absa ablate"):
+        absa.to_frame(tmp_path)
 
 
 def test_without_pandas_the_error_says_what_to_install(

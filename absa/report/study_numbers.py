@@ -118,6 +118,18 @@ def is_study(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
+def configurations_with_runs(path: Path, found: Mapping[str, Any]) -> list[str]:
+    """The configurations of a study that have a run directory of their name.
+
+    Raises:
+        NoRun: The file of the study is damaged.
+    """
+    try:
+        return [c["name"] for c in found["configurations"] if c["settings"] is not None]
+    except (KeyError, TypeError) as error:
+        raise NoRun(f"{path / FILE} is not what absa ablate writes ({error!r})") from error
+
+
 def read_study(path: Path) -> StudyNumbers:
     """Read a study and the runs that it compares.
 
@@ -127,10 +139,7 @@ def read_study(path: Path) -> StudyNumbers:
     found = RunDirectory(path).document(FILE)
     if not found or "verdict" not in found:
         raise NoRun(f"{path / FILE} compares nothing: a sweep has no verdict to show")
-    try:
-        names = [c["name"] for c in found["configurations"] if c["settings"] is not None]
-    except (KeyError, TypeError) as error:
-        raise NoRun(f"{path / FILE} is not what absa ablate writes ({error!r})") from error
+    names = configurations_with_runs(path, found)
     cases: dict[str, Case] = {}
     rows: dict[str, dict[str, Floats]] = {name: {} for name in names}
     groups: dict[str, dict[str, list[str]]] = {}
