@@ -410,9 +410,9 @@ def _known_keys(at: Key = ()) -> list[str]:
     if not _is_model(annotation):
         return []
     return [
-        known
+        key
         for name in annotation.model_fields
-        for known in (_dotted((*at, name)), *_known_keys((*at, name)))
+        for key in (_dotted((*at, name)), *_known_keys((*at, name)))
     ]
 
 
@@ -425,7 +425,7 @@ def _hint(key: Key) -> str:
     if near := difflib.get_close_matches(leaf, siblings, n=1):
         return f"did you mean '{_dotted((*key[:-1], near[0]))}'?"
     # The right name, perhaps misspelt, in the wrong section.
-    leaves = {known.rpartition(".")[2]: known for known in _known_keys()}
+    leaves = {dotted_key.rpartition(".")[2]: dotted_key for dotted_key in _known_keys()}
     if near := difflib.get_close_matches(leaf.rpartition(".")[2], leaves, n=1, cutoff=0.8):
         return f"did you mean '{leaves[near[0]]}'?"
     return f"valid here: {', '.join(siblings)}"

@@ -128,10 +128,10 @@ class Database:
         return connection
 
     def _reader(self) -> sqlite3.Connection:
-        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if found is None:
-            found = self._local.connection = self._connect()
-        return found
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect()
+        return connection
 
     def read(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query."""
@@ -184,9 +184,9 @@ class Database:
                 for write in batch:
                     connection.execute(write.sql, write.values)
         except Exception as error:  # this thread must not end, because others wait for it
-            known = isinstance(error, sqlite3.Error | OSError)
+            is_expected = isinstance(error, sqlite3.Error | OSError)
             for done in awaited:
-                done.set_exception(self._failure(error) if known else error)
+                done.set_exception(self._failure(error) if is_expected else error)
         else:
             for done in awaited:
                 done.set_result(None)

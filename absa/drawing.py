@@ -61,19 +61,19 @@ class Plan:
 
     def letters(self) -> dict[str, int]:
         """The room for each node's name: nodes of one layer are equally wide, a list by itself."""
-        found = {key: max(len(self.names[k]) for k in keys) for key, keys in self.lists.items()}
+        widths = {key: max(len(self.names[k]) for k in keys) for key, keys in self.lists.items()}
         for layer in self.layers:
             nodes = [key for key in layer if not self.is_bend(key) and key not in self.lists]
-            found |= dict.fromkeys(nodes, max((len(self.names[key]) for key in nodes), default=0))
-        return found
+            widths |= dict.fromkeys(nodes, max((len(self.names[key]) for key in nodes), default=0))
+        return widths
 
     def labels(self, depth: int) -> dict[str, str]:
         """The labels of the edges that leave a layer, by the item where they are to stand."""
-        found: dict[str, list[str]] = {}
+        labels: dict[str, list[str]] = {}
         for segment in self.segments[depth]:
             if segment.link.label and not self.is_bend(segment.source):
-                found.setdefault(segment.target, []).append(segment.link.label)
-        return {target: " / ".join(dict.fromkeys(texts)) for target, texts in found.items()}
+                labels.setdefault(segment.target, []).append(segment.link.label)
+        return {target: " / ".join(dict.fromkeys(texts)) for target, texts in labels.items()}
 
 
 def draw_ascii(drawable: Drawable) -> str:
@@ -162,13 +162,13 @@ def _kind(name: str, data: Any) -> Kind:
 
 def _lists(names: Iterable[str], links: Sequence[Link]) -> dict[tuple[str, str], list[str]]:
     """Nodes with one way in and one way out, by where from and where to, if there are many."""
-    found: dict[tuple[str, str], list[str]] = {}
+    lists: dict[tuple[str, str], list[str]] = {}
     for key in names:
         into = {link.source for link in links if link.target == key}
         out = {link.target for link in links if link.source == key}
         if len(into) == len(out) == 1 and into != out:
-            found.setdefault((into.pop(), out.pop()), []).append(key)
-    return {ends: keys for ends, keys in found.items() if len(keys) >= LISTED}
+            lists.setdefault((into.pop(), out.pop()), []).append(key)
+    return {ends: keys for ends, keys in lists.items() if len(keys) >= LISTED}
 
 
 def _split_loops(nodes: Sequence[str], links: Sequence[Link]) -> tuple[list[Link], list[Link]]:
@@ -346,14 +346,14 @@ def _stacked(
 ) -> list[list[Segment]]:
     """The buses that turn, from top to bottom: none runs into a column that a lower one leaves."""
     left = [bus for bus in buses if any(abs(x[s.source] - x[s.target]) > near for s in bus)]
-    found: list[list[Segment]] = []
+    layers: list[list[Segment]] = []
     while left:
         free = [
             bus for bus in left if not any(_below(bus, o, x, near) for o in left if o is not bus)
         ]
-        found.append((free or left)[0])
-        left.remove(found[-1])
-    return found
+        layers.append((free or left)[0])
+        left.remove(layers[-1])
+    return layers
 
 
 def _below(
@@ -384,7 +384,7 @@ class _Ascii:
         self.grid: dict[tuple[int, int], str] = {}
         self.rows: dict[str, tuple[int, int]] = {}
         labels = [plan.labels(depth) for depth in range(len(plan.layers))]
-        incoming = {key: len(text) for found in labels for key, text in found.items()}
+        incoming = {key: len(text) for by_key in labels for key, text in by_key.items()}
         self.letters = plan.letters()
         reach: dict[str, Reach] = {}
         for layer in plan.layers:

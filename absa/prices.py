@@ -37,10 +37,10 @@ def prices() -> dict[str, dict[str, float]]:
 
 def _own_prices(path: Path) -> dict[str, dict[str, float]]:
     try:
-        given: Any = parse_json(read_small(path))
+        prices: Any = parse_json(read_small(path))
         return {
             model: {name: float(price[name]) for name in ("input", "output")}
-            for model, price in given.items()
+            for model, price in prices.items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(

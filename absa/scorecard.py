@@ -185,7 +185,7 @@ def selective(output: FinalOutput, sample: Sample) -> dict[str, Any] | None:
         "trust_from": opinion.trust_from,
         "tuples": len(opinion.tuples),
         "kept": sum(t.kept for t in opinion.tuples),
-        "right": {name: rate(sum(found), len(found)) for name, found in by_witness.items()},
+        "right": {name: rate(sum(hits), len(hits)) for name, hits in by_witness.items()},
     }
 
 
@@ -225,5 +225,5 @@ def _why_ignored(output: FinalOutput) -> str:
     refused = [c.reason for c in log if c.source == "validator"]
     if not refused:
         return "no_proposal"
-    known = ("target_not_found", "neutral_flip")
-    return next((reason for reason in refused if reason in known), "no_change")
+    reasons = ("target_not_found", "neutral_flip")
+    return next((reason for reason in refused if reason in reasons), "no_change")

@@ -165,14 +165,14 @@ def quoted(text: str) -> str:
 def places(output: FinalOutput) -> list[Place]:
     """The spans of aspects and evidence. Of several occurrences, evidence nearest its aspect."""
     aspects, evidence = [], []
-    for row, found in enumerate(output.final_result.final_aspects, start=1):
-        span = found.span
+    for row, aspect in enumerate(output.final_result.final_aspects, start=1):
+        span = aspect.span
         if span is not None:
-            aspects.append(Place(row, "aspect", found.polarity, span.start, span.end))
-        start = _nearest(output.text, found)
+            aspects.append(Place(row, "aspect", aspect.polarity, span.start, span.end))
+        start = _nearest(output.text, aspect)
         if start is not None:
-            end = start + len(str(found.evidence))
-            evidence.append(Place(row, "evidence", found.polarity, start, end))
+            end = start + len(str(aspect.evidence))
+            evidence.append(Place(row, "evidence", aspect.polarity, start, end))
     return [*aspects, *evidence]
 
 
@@ -277,18 +277,18 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
     """The changes of reviews, debate and gate, applied or rejected, in that order."""
     meta = output.meta
     adopted = meta.adopt_decision == "adopted"
-    found = [correction_event(entry, adopted) for entry in meta.correction_applied_log]
-    found += [
+    lines = [correction_event(entry, adopted) for entry in meta.correction_applied_log]
+    lines += [
         Event("refused", "", f"{printable(note)}; a review may not replace Stage 1's list")
         for note in meta.stage2_review_violation
     ]
-    found += [
+    lines += [
         _gate(record, output, settings) for record in meta.override_gate if record.verdict in SKIPS
     ]
     decided = (arbiter_event(action, output) for action in meta.arbiter_actions)
-    found += [event for event in decided if event is not None]
-    found += [_discarded(action) for action in meta.discarded_actions]
-    return found
+    lines += [event for event in decided if event is not None]
+    lines += [_discarded(action) for action in meta.discarded_actions]
+    return lines
 
 
 def arbiter_event(action: ArbiterAction, output: FinalOutput) -> Event | None:
@@ -482,11 +482,11 @@ def _not_adopted(output: FinalOutput, settings: OverrideSettings) -> str:
 
 def _conflict(output: FinalOutput) -> str:
     result = output.final_result
-    said: dict[str, set[str]] = {}
-    for found in result.stage2_tuples:
-        said.setdefault(aspect_name(found), set()).add(found.polarity)
+    polarities_of: dict[str, set[str]] = {}
+    for pair in result.stage2_tuples:
+        polarities_of.setdefault(aspect_name(pair), set()).add(pair.polarity)
     before = [aspect_name(t) for t in result.stage1_tuples]
-    for aspect, polarities in said.items():
+    for aspect, polarities in polarities_of.items():
         if len(polarities) > 1 and before.count(aspect) < 2:
             return (
                 f"{quoted(aspect)} would have two polarities ({' and '.join(sorted(polarities))})"

@@ -103,7 +103,7 @@ def randomisation(
         return ratios(first + moved) - ratios(second - moved)
 
     # The observed data count as one of the swaps.
-    found = stats.monte_carlo_test(
+    result = stats.monte_carlo_test(
         np.zeros(len(one)),
         lambda size: rng.integers(0, 2, size).astype(float),
         statistic,
@@ -112,7 +112,7 @@ def randomisation(
         batch=max(1, _AT_ONCE // len(one)),
         alternative="two-sided",
     )
-    return float(found.pvalue)
+    return float(result.pvalue)
 
 
 def mcnemar(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> dict[str, float | int]:

@@ -90,9 +90,9 @@ def typed(state: Mapping[str, Any]) -> State:
     get = state.get
     if not (
         dict in map(type, map(get, _MODELS))
-        or dict in [type(found[0]) for found in map(get, _LISTS) if found]
+        or dict in [type(items[0]) for items in map(get, _LISTS) if items]
         # All values are checked, because an edit of one key is merged with models under other keys.
-        or any(dict in map(type, found.values()) for found in map(get, _MAPPINGS) if found)
+        or any(dict in map(type, items.values()) for items in map(get, _MAPPINGS) if items)
     ):
         return cast(State, state)
     edited = (key for key in (*_MODELS, *_LISTS, *_MAPPINGS) if key in state)

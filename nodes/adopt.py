@@ -194,18 +194,18 @@ def debate_tuples(e: Evidence) -> Tuples:
     """The judge's valid tuples under the current names of the aspects."""
     if e.summary is None:
         return frozenset()
-    said = [
+    pairs = [
         (e.board.resolve(name_of(t.aspect_term, category)), category, read(t.polarity).value)
         for t in e.summary.final_tuples
         for category in (e.categories.find(t.category) if e.categories else None,)
     ]
-    return frozenset((key, category, p) for key, category, p in said if key and p)
+    return frozenset((key, category, p) for key, category, p in pairs if key and p)
 
 
 def debate_differs(e: Evidence) -> bool:
     """Whether the debate gave tuples that differ from the patched ones."""
-    said = debate_tuples(e)
-    return bool(said) and said != tuples(e.patched, e.lang)
+    debated = debate_tuples(e)
+    return bool(debated) and debated != tuples(e.patched, e.lang)
 
 
 def candidate_reason(e: Evidence) -> str:
@@ -234,8 +234,8 @@ def ev_components(e: Evidence, changed: Sequence[Change]) -> dict[str, float]:
     components: dict[str, float] = {}
     moved = [c for c in changed if c.polarity_changed]
     if e.context is not None and moved:
-        said = {a.key: a.hints for a in hinted_aspects(e.context, e.board)}
-        components["debate_support"] = _mean([support(c, said.get(c.key, ())) for c in moved])
+        hints_of = {a.key: a.hints for a in hinted_aspects(e.context, e.board)}
+        components["debate_support"] = _mean([support(c, hints_of.get(c.key, ())) for c in moved])
     if e.risks_before:
         resolved = (e.risks_before - e.risks_after) / e.risks_before
         components["validator_resolved"] = max(0.0, resolved)

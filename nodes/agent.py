@@ -226,15 +226,15 @@ def render(inputs: Mapping[str, Any]) -> str:
     The language is visible from the text. The domain is left out because small models take it for
     an aspect ("restaurant" is good).
     """
-    told = {}
+    context = {}
     for key, value in inputs.items():
         if key in ("lang", "domain", "categories"):
             continue
         # In an example an empty list is a valid answer.
         shown = value if key == "demos" else _shown(value)
         if shown:
-            told["review" if key == "text" else key] = shown
-    return _to_json(told)
+            context["review" if key == "text" else key] = shown
+    return _to_json(context)
 
 
 # `json.dumps` makes an encoder at every call.

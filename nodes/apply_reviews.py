@@ -71,8 +71,10 @@ Outcome = tuple[str, None] | tuple[None, str]
 
 def apply_reviews(state: State, pipeline: PipelineSettings) -> ApplyUpdate:
     """Apply the reviews to a copy of Stage 1."""
-    given = state.get("given_aspects") is not None
-    board = Board(state["stage1_result"], state["text"], language(state["lang"]), given=given)
+    has_given_aspects = state.get("given_aspects") is not None
+    board = Board(
+        state["stage1_result"], state["text"], language(state["lang"]), given=has_given_aspects
+    )
     counter = PolarityCounter(categories_of(pipeline))
     log: list[Correction] = []
     for proposal in state["stage1_validation"].correction_proposals:
@@ -177,11 +179,11 @@ def apply_sentiment_review(
     board: Board, review: SentimentReview, counter: PolarityCounter
 ) -> Correction:
     """Apply one review of ATSA."""
-    said = review.revised_polarity
-    polarity = counter.read(said) if said is not None else None
+    revised = review.revised_polarity
+    polarity = counter.read(revised) if revised is not None else None
 
     def act(key: str) -> Outcome:
-        if said is not None and polarity is None:
+        if revised is not None and polarity is None:
             return None, INVALID_POLARITY
         match review.action:
             case "flip_polarity":
@@ -263,12 +265,12 @@ def _flip(board: Board, key: str, to: str | None, review: SentimentReview | None
     targets = [to or OPPOSITE.get(s.polarity, s.polarity) for s in aspect.sentiments]
     if all(new == s.polarity for new, s in zip(targets, aspect.sentiments, strict=True)):
         return None, NO_CHANGE if to else NEUTRAL_FLIP
-    given: dict[str, Any] = {"is_backfilled": False}
+    changes: dict[str, Any] = {"is_backfilled": False}
     if review is not None and review.confidence is not None:
-        given["confidence"] = review.confidence
+        changes["confidence"] = review.confidence
     if review is not None and review.evidence:
-        given["evidence"] = review.evidence
-    board.put(key, _flipped(aspect.sentiments, targets, given))
+        changes["evidence"] = review.evidence
+    board.put(key, _flipped(aspect.sentiments, targets, changes))
     return key, None
 
 

@@ -97,8 +97,8 @@ class Board:
 
     def put(self, key: str, sentiments: Iterable[Sentiment]) -> None:
         """Replace the sentiments of an aspect."""
-        found = self.aspects[key]
-        self.aspects[key] = found.model_copy(update={"sentiments": tuple(sentiments)})
+        aspect = self.aspects[key]
+        self.aspects[key] = aspect.model_copy(update={"sentiments": tuple(sentiments)})
 
     def add_aspect(self, term: str, span: Span | None = None) -> str:
         """Add an aspect without sentiments; return its key."""

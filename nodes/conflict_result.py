@@ -101,7 +101,7 @@ def stage_result(
         for aspect in given
         if aspect.term not in judged
     ]
-    found = [
+    aspects = [
         AspectRecord(
             term=c.aspect_term,
             category=c.category,
@@ -119,7 +119,7 @@ def stage_result(
         )
         for c in candidates
     ]
-    return StageResult(aspects=(*found, *missing))
+    return StageResult(aspects=(*aspects, *missing))
 
 
 def conflicts_resolved(conflicts: Sequence[ConflictFlag], reviewed: Sequence[Candidate]) -> bool:

@@ -69,9 +69,9 @@ def count_votes(state: State) -> ArbiterUpdate:
     actions: list[ReviewAction] = []
     discarded: list[DiscardedAction] = []
     for name, actor in ACTORS.items():
-        said = state["review_answers"][name].review_actions
+        answered = state["review_answers"][name].review_actions
         accepted, refused = checked(
-            said, actor, candidates, flagged, counter, given=has_user_aspects
+            answered, actor, candidates, flagged, counter, given=has_user_aspects
         )
         actions += accepted
         discarded += refused
@@ -95,7 +95,7 @@ def arbitrate(
         actor: [a for a in actions if a.actor == actor and tuple_id in a.target_tuple_ids]
         for actor in ACTORS.values()
     }
-    first = {actor: first_vote(said) for actor, said in mine.items()}
+    first = {actor: first_vote(own_actions) for actor, own_actions in mine.items()}
     votes = {actor: vote_of(action) for actor, action in first.items()}
 
     def reason_for(vote: Vote) -> str | None:

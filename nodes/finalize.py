@@ -194,7 +194,7 @@ def final_aspects(result: StageResult, text: str) -> tuple[FinalAspect, ...]:
 
 def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
     """The unique tuples of a result."""
-    found = {
+    pairs = {
         (lang.key(a.name), s.category, s.polarity): AspectTuple(
             aspect_term=a.term,
             polarity=s.polarity,
@@ -204,7 +204,7 @@ def tuple_list(result: StageResult, lang: Language) -> tuple[AspectTuple, ...]:
         for a in result.aspects
         for s in a.sentiments
     }
-    return tuple(found.values())
+    return tuple(pairs.values())
 
 
 def patched_ate(result: StageResult, lang: Language) -> PatchedAte:
@@ -239,8 +239,8 @@ def debate_output(state: State, pipeline: PipelineSettings) -> DebateOutput | No
         return None
     rounds: dict[int, list[DebateTurn]] = {}
     for turn in state["turns"]:
-        said = turn.answer.model_dump(exclude={"agent", "speaker"})
-        rounds.setdefault(turn.round, []).append(DebateTurn(speaker=turn.speaker, **said))
+        content = turn.answer.model_dump(exclude={"agent", "speaker"})
+        rounds.setdefault(turn.round, []).append(DebateTurn(speaker=turn.speaker, **content))
     speakers = pipeline.debate.speakers
     return DebateOutput(
         topic=state["text"],
@@ -256,13 +256,13 @@ def conflict_resolved(
 ) -> bool:
     """Whether Stage 1 or the debate gave an aspect two polarities and the final result has one."""
     board = Board(final, text, lang)
-    said: dict[str, set[str]] = {}
+    polarities_of: dict[str, set[str]] = {}
     for aspect in stage1.aspects:
-        said.setdefault(board.resolve(aspect.name), set()).update(aspect.polarities)
+        polarities_of.setdefault(board.resolve(aspect.name), set()).update(aspect.polarities)
     for term, spoken in hints.aspect_hints.items() if hints else ():
         words = {exact(h.polarity_hint) for h in spoken} & set(POLARITIES)
-        said.setdefault(board.resolve(term), set()).update(str(w) for w in words)
-    contested = [key for key, polarities in said.items() if len(polarities) > 1]
+        polarities_of.setdefault(board.resolve(term), set()).update(str(w) for w in words)
+    contested = [key for key, polarities in polarities_of.items() if len(polarities) > 1]
     return bool(contested) and all(
         key in board.aspects and len(board.aspects[key].polarities) == 1 for key in contested
     )

@@ -79,16 +79,16 @@ def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
     for number, decision in enumerate(decisions, 1):
         where = f"decision {number} ({decision.action})"
         if isinstance(decision, _OF_THE_RESULT):
-            found = list(_about_result(decision, rows))
+            mistakes = list(_about_result(decision, rows))
             for row in rows.named(decision):
                 if row in decided:
-                    found.append(f"decision {decided[row]} is about the same tuple")
+                    mistakes.append(f"decision {decided[row]} is about the same tuple")
                 decided[row] = number
         elif isinstance(decision, Add):
-            found = list(_about_addition(decision, rows))
+            mistakes = list(_about_addition(decision, rows))
         else:
-            found = list(_about_label(decision))
-        problems += [f"{where}: {what}" for what in found]
+            mistakes = list(_about_label(decision))
+        problems += [f"{where}: {what}" for what in mistakes]
     problems += _about_all(decisions, rows.lang)
     if not problems and output.meta.given_aspects is not None:
         before = rows.keys
@@ -212,9 +212,9 @@ class _Rows:
             self.aspects[max(self.aspects, default=-1) + 1] = self._added(decision)
 
     def _added(self, decision: Add) -> FinalAspect:
-        known = next((self.aspects[row] for row in self.of(decision.aspect)), None)
-        term = known.aspect_term if known else decision.aspect.strip()
-        span = known.span if known else locate(self.text, str(term))
+        existing_row = next((self.aspects[row] for row in self.of(decision.aspect)), None)
+        term = existing_row.aspect_term if existing_row else decision.aspect.strip()
+        span = existing_row.span if existing_row else locate(self.text, str(term))
         return FinalAspect(
             aspect_term=term,
             polarity=str(exact(decision.polarity)),

@@ -56,11 +56,11 @@ def question_of(
     """The question about an output before human review."""
     lang = language(output.lang)
     voices = list(voices_of(output))
-    said: dict[str, list[Voice]] = {}
+    heard: dict[str, list[Voice]] = {}
     for voice in voices:
-        said.setdefault(lang.key(voice.aspect or ""), []).append(voice)
+        heard.setdefault(lang.key(voice.aspect or ""), []).append(voice)
     candidates = [*_in_result(output), *_left_out(output)]
-    known = {lang.key(c.aspect) for c in candidates}
+    keys = {lang.key(c.aspect) for c in candidates}
     return HumanQuestion(
         uid=output.uid,
         text=output.text,
@@ -69,10 +69,10 @@ def question_of(
         label=output.final_result.label,
         confidence=output.final_result.confidence,
         candidates=tuple(
-            c.model_copy(update={"said": tuple(said.get(lang.key(c.aspect), ()))})
+            c.model_copy(update={"said": tuple(heard.get(lang.key(c.aspect), ()))})
             for c in candidates
         ),
-        said=tuple(v for v in voices if lang.key(v.aspect or "") not in known),
+        said=tuple(v for v in voices if lang.key(v.aspect or "") not in keys),
         actions=ACTIONS,
         problems=tuple(problems),
     )
@@ -137,25 +137,25 @@ def voices_of(output: FinalOutput) -> Iterator[Voice]:
 def _stage1(output: FinalOutput) -> Iterator[Voice]:
     lang = language(output.lang)
     # Given aspects keep the user's words.
-    given = output.meta.given_aspects is not None
+    has_given_aspects = output.meta.given_aspects is not None
     for answer in _answers(output, "atsa", AtsaAnswer):
         for item in answer.aspect_sentiments:
             thing = clean_name(item.aspect_ref, item.polarity, item.evidence, lang)
             yield Voice(
                 stage="stage1",
                 who="ATSA",
-                aspect=name_of(item.aspect_ref if given else thing or item.aspect_ref),
+                aspect=name_of(item.aspect_ref if has_given_aspects else thing or item.aspect_ref),
                 says=item.polarity or "no polarity",
                 evidence=item.evidence,
                 confidence=item.confidence,
             )
     extracted = list(_answers(output, "extract", ExtractAnswer))
-    said = Counter(
-        (t.aspect_term if given else cleaned_name(t, lang) or t.aspect_term, t.polarity)
+    counts = Counter(
+        (t.aspect_term if has_given_aspects else cleaned_name(t, lang) or t.aspect_term, t.polarity)
         for answer in extracted
         for t in answer.tuples
     )
-    for (term, polarity), times in said.items():
+    for (term, polarity), times in counts.items():
         who = f"{times} of {len(extracted)} calls" if len(extracted) > 1 else "the model"
         yield Voice(stage="stage1", who=who, aspect=name_of(term), says=polarity or "no polarity")
 
@@ -229,10 +229,15 @@ def _stage2(output: FinalOutput) -> Iterator[Voice]:
                 says = _with_reason(str(item.action), item.reason)
                 yield Voice(stage="review", who="ATE", aspect=name_of(item.term), says=says)
     for opinion in _answers(output, "atsa_review", AtsaReviewAnswer):
-        for said in opinion.sentiment_review:
-            if said.action in NOT_CORRECTIONS:
-                says = _with_reason(str(said.action), said.reason)
-                yield Voice(stage="review", who="ATSA", aspect=name_of(said.aspect_ref), says=says)
+        for sentiment_review in opinion.sentiment_review:
+            if sentiment_review.action in NOT_CORRECTIONS:
+                says = _with_reason(str(sentiment_review.action), sentiment_review.reason)
+                yield Voice(
+                    stage="review",
+                    who="ATSA",
+                    aspect=name_of(sentiment_review.aspect_ref),
+                    says=says,
+                )
     for entry in output.meta.correction_applied_log:
         yield _correction(entry)
 

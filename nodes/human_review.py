@@ -25,8 +25,8 @@ def doubts_of_state(state: State, pipeline: PipelineSettings) -> tuple[Doubt, ..
     """The reasons to ask a person under these settings; empty: no question."""
     if pipeline.human_review == "off":
         return ()
-    found = doubts(final_output(state, pipeline))
-    return found or ((_ALWAYS,) if pipeline.human_review == "always" else ())
+    reasons = doubts(final_output(state, pipeline))
+    return reasons or ((_ALWAYS,) if pipeline.human_review == "always" else ())
 
 
 def human_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:

@@ -14,11 +14,11 @@ from absa.schemas.state import IntakeUpdate, State
 def intake(state: State, pipeline: PipelineSettings) -> IntakeUpdate:
     """Check the input. At the same time, the graph resets the rest of the state."""
     text = checked_text(state.get("text"), pipeline.max_text_chars)
-    given = state.get("lang")
+    lang = state.get("lang")
     return {
         "text": text,
         "uid": state.get("uid") or text_uid(text),
-        "lang": normalise_code(given) if given else detect(text),
+        "lang": normalise_code(lang) if lang else detect(text),
         "domain": state.get("domain"),
         "demos": state.get("demos") or [],
         "given_aspects": checked_aspects(state.get("given_aspects")),

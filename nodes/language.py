@@ -165,8 +165,8 @@ class Language:
             # Spaces are optional (배터리 수명, 배터리수명), and endings vary.
             return bool(key := self.key(term)) and key in _squeezed(prose)
         words = re.escape(unicodedata.normalize("NFC", term)).replace(r"\ ", r"\s+")
-        found = re.search(rf"(?<!\w){words}(?!\w)", unicodedata.normalize("NFC", prose), re.I)
-        return bool(term.strip()) and found is not None
+        match = re.search(rf"(?<!\w){words}(?!\w)", unicodedata.normalize("NFC", prose), re.I)
+        return bool(term.strip()) and match is not None
 
     def clauses(self, text: str) -> list[tuple[int, int]]:
         """The clauses between contrast markers; one clause without a marker."""

@@ -95,17 +95,17 @@ def signature_of(
     text: str, lang: Language, *, aspects: int, implicit: bool, risks: Iterable[str]
 ) -> Signature:
     """The shape of a case, after its aspects are known."""
-    found: set[Structure] = {_RISKS[risk] for risk in risks if risk in _RISKS}
+    structures: set[Structure] = {_RISKS[risk] for risk in risks if risk in _RISKS}
     if lang.has_negation(text):
-        found.add("negation")
+        structures.add("negation")
     if lang.has_contrast(text):
-        found.add("contrast")
+        structures.add("contrast")
     if implicit:
-        found.add("implicit")
+        structures.add("implicit")
     length: Length = "short" if len(text) < _SHORT else "mid" if len(text) < _MID else "long"
     return Signature(
         lang=lang.code,
-        structures=tuple(sorted(found)) or ("plain",),
+        structures=tuple(sorted(structures)) or ("plain",),
         aspects=aspects,
         length=length,
     )
@@ -115,12 +115,12 @@ def signature_of_state(state: State) -> Signature:
     """The shape of a case, from Stage 1 or, in a conflict review, from the candidates."""
     text, lang = state["text"], language(state["lang"])
     if "stage1_result" in state:
-        found = state["stage1_result"].aspects
+        aspects = state["stage1_result"].aspects
         return signature_of(
             text,
             lang,
-            aspects=len(found),
-            implicit=any(a.span is None for a in found),
+            aspects=len(aspects),
+            implicit=any(a.span is None for a in aspects),
             risks=[r.type for r in state["stage1_validation"].structural_risks],
         )
     candidates = state["candidates"]
@@ -302,10 +302,10 @@ def deadlock(
     questioned: set[str] = set()
     for term, hinted in hints.aspect_hints.items():
         key = lang.key(term)
-        said = [(h.speaker, p) for h in hinted if (p := read(h.polarity_hint).value)]
-        if any(a != b and p != q for (a, p), (b, q) in combinations(said, 2)):
+        polarities = [(h.speaker, p) for h in hinted if (p := read(h.polarity_hint).value)]
+        if any(a != b and p != q for (a, p), (b, q) in combinations(polarities, 2)):
             divided.add(key)
-        if {p for _, p in said} - stands.get(key, frozenset()):
+        if {p for _, p in polarities} - stands.get(key, frozenset()):
             questioned.add(key)
         if any(h.op == "drop_tuple" for h in hinted):
             questioned.add(key)
@@ -317,16 +317,16 @@ def deadlock(
         for a in stage1.aspects
         if any(grounded(text, s.evidence) for s in a.sentiments)
     }
-    found: list[Observation] = []
+    observations: list[Observation] = []
     if divided:
-        found.append("polarity_disagreement")
+        observations.append("polarity_disagreement")
     if undone:
-        found.append("confirmed_and_dropped")
+        observations.append("confirmed_and_dropped")
     if not divided | undone | questioned <= supported:
-        found.append("contested_without_evidence")
+        observations.append("contested_without_evidence")
     if any(r.type in L3_RISKS for r in risks):
-        found.append("l3_risk")
-    return tuple(found)
+        observations.append("l3_risk")
+    return tuple(observations)
 
 
 def is_deadlock(observations: Sequence[Observation]) -> bool:

@@ -39,14 +39,14 @@ def merge_candidates(state: State, pipeline: PipelineSettings) -> CandidatesUpda
     """Number the triplets and flag conflicts and risks."""
     text, lang = state["text"], language(state["lang"])
     counter = PolarityCounter(categories_of(pipeline))
-    given = state.get("given_aspects")
-    candidates = number(state["triplet_answers"], text, counter, wanted(given, lang))
+    given_aspects = state.get("given_aspects")
+    candidates = number(state["triplet_answers"], text, counter, wanted(given_aspects, lang))
     return {
         "candidates": candidates,
         "conflict_flags": find_conflicts(
             candidates,
             lang,
-            may_overlap=given is not None,
+            may_overlap=given_aspects is not None,
             single_support=pipeline.conflict_review.flag_single_support,
         ),
         "validator_risks": find_risks(candidates, text, lang),
@@ -84,7 +84,7 @@ def number(
     naming: Naming = keep_names,
 ) -> list[Candidate]:
     """The triplets in the order A, B, C, numbered t0, t1 and so on."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for name, origin in ORIGINS.items():
         for item in answers[name].triplets:
             polarity = counter.read(item.polarity)
@@ -92,9 +92,9 @@ def number(
             if polarity is None or named is None:
                 continue
             term, ref = named
-            found.append(
+            candidates.append(
                 Candidate(
-                    tuple_id=f"t{len(found)}",
+                    tuple_id=f"t{len(candidates)}",
                     origin_agent=origin,
                     aspect_term=term,
                     aspect_ref=ref,
@@ -108,7 +108,7 @@ def number(
                     rationale=item.rationale,
                 )
             )
-    return found
+    return candidates
 
 
 def aspect_of(candidate: Candidate, lang: Language) -> str:
@@ -196,11 +196,11 @@ def its_clauses(candidate: Candidate, text: str, lang: Language) -> list[str]:
         return [(a, b) for a, b in clauses if place and a < place.end and place.start < b]
 
     own = around(candidate.span)
-    found = own
+    nearby = own
     if grounded(text, candidate.evidence):
         standing = [around(place) for place in _places(text, candidate.evidence or "")]
-        found = next((those for those in standing if set(those) & set(own)), standing[0])
-    return [text[a:b] for a, b in found]
+        nearby = next((those for those in standing if set(those) & set(own)), standing[0])
+    return [text[a:b] for a, b in nearby]
 
 
 def _places(text: str, words: str) -> list[Span]:

@@ -258,9 +258,11 @@ def inferred_label(summary: DebateSummary | None, lang: Language) -> str | None:
     """The label that a debate implies: its sentence polarity, its tuples, or the judge's words."""
     if summary is None:
         return None
-    said = read(summary.sentence_polarity, LABELS).value if summary.sentence_polarity else None
-    if said:
-        return said
+    sentence_label = (
+        read(summary.sentence_polarity, LABELS).value if summary.sentence_polarity else None
+    )
+    if sentence_label:
+        return sentence_label
     polarities = [
         polarity
         for t in summary.final_tuples

@@ -163,7 +163,10 @@ def _serve(line: Connection, others_end: Connection) -> None:
             text, top_n = line.recv()
             line.send(
                 [
-                    ([Morpheme(m.form, m.lemma, str(m.tag), m.start, m.len) for m in found], score)
-                    for found, score in analyser.analyze(text, top_n=top_n)
+                    (
+                        [Morpheme(m.form, m.lemma, str(m.tag), m.start, m.len) for m in morphemes],
+                        score,
+                    )
+                    for morphemes, score in analyser.analyze(text, top_n=top_n)
                 ]
             )

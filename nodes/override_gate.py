@@ -245,11 +245,11 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
     names: dict[str, list[str]] = {}
     for name in context.aspect_hints:
         names.setdefault(board.resolve(name), []).append(name)
-    found = []
+    aspects = []
     for key, spoken in names.items():
         aspect = board.aspects.get(key)
         entries = [context.aspect_evidence[n] for n in spoken if n in context.aspect_evidence]
-        found.append(
+        aspects.append(
             HintedAspect(
                 key=key,
                 term=aspect.name if aspect else board.lang.strip_particle(spoken[0]),
@@ -261,7 +261,7 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
                 ),
             )
         )
-    return found
+    return aspects
 
 
 def removed_aspects(corrections: Sequence[Correction], board: Board) -> frozenset[str]:
@@ -305,14 +305,14 @@ def weigh(
         drop_score=sum(h.weight for h in aspect.hints if h.op == "drop_tuple"),
     )
     decided = verdict(case)
-    said = [h.polarity_hint for h in aspect.hints if h.polarity_hint is not None]
+    polarities = [h.polarity_hint for h in aspect.hints if h.polarity_hint is not None]
     return GateRecord(
         aspect=aspect.term,
         verdict=decided,
         applied=decided in OVERRIDES,
         hints=aspect.hints,
         valid_hint_count=case.valid_hints,
-        invalid_hint_count=sum(exact(word) is None for word in said),
+        invalid_hint_count=sum(exact(word) is None for word in polarities),
         pos_score=case.pos_score,
         neg_score=case.neg_score,
         drop_score=case.drop_score,
@@ -366,7 +366,7 @@ def override(
         board.put(
             key, [_overridden(s, record, min_target_conf) for s in board.aspects[key].sentiments]
         )
-    said = ", ".join(dict.fromkeys(h.provenance_hint for h in record.hints))
+    sources = ", ".join(dict.fromkeys(h.provenance_hint for h in record.hints))
     return Correction(
         source=OVERRIDE,
         proposal_type=f"{OVERRIDE}_{record.verdict}",
@@ -375,7 +375,7 @@ def override(
         reason=_weighed(record),
         before=before,
         after=board.snapshot(key),
-        provenance=said,
+        provenance=sources,
     )
 
 

@@ -111,10 +111,10 @@ class HasPolarity(Protocol):
 
 def label_of(polarities: Iterable[str]) -> str:
     """The label of a set of polarities; `neutral` for an empty set."""
-    found = set(polarities)
-    if {"positive", "negative"} <= found:
+    distinct = set(polarities)
+    if {"positive", "negative"} <= distinct:
         return "mixed"
-    return next((p for p in ("positive", "negative") if p in found), "neutral")
+    return next((p for p in ("positive", "negative") if p in distinct), "neutral")
 
 
 def aggregate(sentiments: Iterable[HasPolarity]) -> tuple[str, float]:
@@ -127,8 +127,8 @@ def aggregate(sentiments: Iterable[HasPolarity]) -> tuple[str, float]:
     | both                            | `mixed`    | all but neutrals    |
     | only neutrals                   | `neutral`  | the neutrals        |
     """
-    found = list(sentiments)
-    label = label_of(s.polarity for s in found)
+    items = list(sentiments)
+    label = label_of(s.polarity for s in items)
     carriers = ("positive", "negative") if label == "mixed" else (label,)
-    confidences = [s.confidence for s in found if s.polarity in carriers]
+    confidences = [s.confidence for s in items if s.polarity in carriers]
     return label, sum(confidences) / len(confidences) if confidences else 0.0

@@ -111,9 +111,9 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
             witnesses=witnesses,
         )
     counter.label(summary.sentence_polarity)
-    for given in summary.final_tuples:
-        counter.read(given.polarity)
-        counter.category(given.category)
+    for pair in summary.final_tuples:
+        counter.read(pair.polarity)
+        counter.category(pair.category)
     return {
         "debate_hints": context,
         "counts": {**state["counts"], "debate": counter.counts()},
@@ -171,8 +171,8 @@ class Mentions:
         usable = [m for m in mentions if m and self._lang.key(m)]
         if not usable and (unnamed := self.stage1_name(UNNAMED)) is not None:
             return unnamed, True
-        known = next((t for m in usable if (t := self.stage1_name(m)) is not None), None)
-        return (known, True) if known is not None else (usable[0] if usable else None, False)
+        term = next((t for m in usable if (t := self.stage1_name(m)) is not None), None)
+        return (term, True) if term is not None else (usable[0] if usable else None, False)
 
 
 def build_context(
@@ -201,29 +201,29 @@ def build_context(
     points: list[RebuttalPoint] = []
 
     def add(edit: Edit, speaker: str, weight: float) -> tuple[str, bool] | None:
-        term, known = mentions.first(mentions_of(edit))
-        if term is None or (given and not known):
+        term, is_mapped = mentions.first(mentions_of(edit))
+        if term is None or (given and not is_mapped):
             return None
         if text is not None and edit.op != "confirm_tuple" and not grounded(text, edit.evidence):
-            return names.get(lang.key(term), term), known
+            return names.get(lang.key(term), term), is_mapped
         if text is not None and edit.word_probability is not None:
             weight *= edit.word_probability
         name = names.setdefault(lang.key(term), term)
-        said = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
-        if said is not None:
-            counter.read(said)
+        polarity = _polarity_said(edit, stage1_polarities.get(lang.key(term), frozenset()))
+        if polarity is not None:
+            counter.read(polarity)
         if edit.op == SET_CATEGORY:
             counter.category(edit.value)
         hint = Hint(
             speaker=speaker,
             op=edit.op,
             weight=weight,
-            polarity_hint=said,
+            polarity_hint=polarity,
             confidence=edit.confidence,
             provenance_hint=provenance(speaker),
         )
         hints.setdefault(name, []).append(hint)
-        return name, known
+        return name, is_mapped
 
     for turn in sorted(turns, key=lambda t: t.index):
         assert isinstance(turn.answer, TurnAnswer), "a patch debate speaks in edits"
@@ -270,11 +270,11 @@ def stance_context(
     fails = {"no_aspects": 0, "no_match": 0, "neutral_stance": 0, "fallback_used": 0}
     points: list[RebuttalPoint] = []
     for turn in sorted(turns, key=lambda t: t.index):
-        said = turn.answer
-        assert isinstance(said, PersonaTurnAnswer), "a persona debate speaks in prose"
-        stance = (said.stance or "").strip() or debate.speakers[turn.speaker].stance or "neutral"
+        answer = turn.answer
+        assert isinstance(answer, PersonaTurnAnswer), "a persona debate speaks in prose"
+        stance = (answer.stance or "").strip() or debate.speakers[turn.speaker].stance or "neutral"
         weight, polarity = STANCES.get(stance.strip().lower(), _OTHER_STANCE)
-        named = _mentioned(stage1, "\n".join((said.message or "", *said.key_points)), lang)
+        named = _mentioned(stage1, "\n".join((answer.message or "", *answer.key_points)), lang)
         alike = [a.name for a in stage1.aspects if polarity in a.polarities]
         if named:
             stats["direct"] += 1
@@ -300,8 +300,8 @@ def stance_context(
                 speaker=turn.speaker,
                 stance=stance,
                 aspect_refs=tuple(refs),
-                key_points=tuple(said.key_points or ([said.message] if said.message else [])),
-                message=said.message,
+                key_points=tuple(answer.key_points or ([answer.message] if answer.message else [])),
+                message=answer.message,
                 weight=weight,
                 polarity_hint=polarity,
                 provenance_hint=source,
@@ -379,13 +379,13 @@ def _evidence(
     summary: DebateSummary, mentions: Mentions, names: dict[str, str], lang: Language
 ) -> dict[str, str | None]:
     """The judge's evidence per aspect; the first of several entries counts."""
-    found: dict[str, str | None] = {}
+    evidence: dict[str, str | None] = {}
     for entry in summary.aspect_evidence:
         term, _ = mentions.first((entry.aspect_ref,))
         name = names.get(lang.key(term)) if term else None
         if name is not None:
-            found.setdefault(name, entry.evidence)
-    return found
+            evidence.setdefault(name, entry.evidence)
+    return evidence
 
 
 def _rebuttal(turn: Turn, edits: list[Edit], refs: list[str]) -> RebuttalPoint:

@@ -172,8 +172,8 @@ def compare(state: State, pipeline: PipelineSettings) -> CompareUpdate:
 
 
 def _given_keys(state: State, lang: Language) -> set[str] | None:
-    given = state.get("given_aspects")
-    return None if given is None else {lang.key(term) for term in given}
+    given_aspects = state.get("given_aspects")
+    return None if given_aspects is None else {lang.key(term) for term in given_aspects}
 
 
 def _trust(
@@ -191,9 +191,9 @@ def fuse(state: State, pipeline: PipelineSettings) -> FuseUpdate:
     """Decide on every tuple of a call or the second reader."""
     lang, text = language(state["lang"]), state["text"]
     categories = categories_of(pipeline)
-    counter, given = PolarityCounter(categories), state.get("given_aspects")
+    counter, given_aspects = PolarityCounter(categories), state.get("given_aspects")
     answers = sorted(state["extract_answers"].items(), key=lambda item: int(item[0]))
-    results = [read_extraction(a, text, lang, counter, given) for _, a in answers]
+    results = [read_extraction(a, text, lang, counter, given_aspects) for _, a in answers]
     calls = [forms_of(result, text, lang) for result in results]
     opinion = state["second_opinion"]
     assert opinion is not None, "`compare` writes it"
@@ -205,7 +205,7 @@ def fuse(state: State, pipeline: PipelineSettings) -> FuseUpdate:
         seen = aligned(seen, chain.from_iterable(calls))
         threshold = pipeline.selective.threshold
     scored = score_tuples(calls, seen, opinion.trust, threshold, share)
-    if given is not None:
+    if given_aspects is not None:
         scored = _with_best(scored, lang)
     forms = {
         pair: best_supported(

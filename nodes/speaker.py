@@ -43,9 +43,9 @@ def speaker(
     def sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
         persona = pipeline.debate.speakers[name]
         # Its own prompt introduces it already, unless the settings changed the persona.
-        known = protocol == "patch" and persona == DEFAULT_PERSONAS[protocol].get(name)
+        is_shipped = protocol == "patch" and persona == DEFAULT_PERSONAS[protocol].get(name)
         return {
-            "persona": None if known else persona.model_dump(exclude_defaults=True),
+            "persona": None if is_shipped else persona.model_dump(exclude_defaults=True),
             "stage1": stage1_view(state),
             **shared_view(state),
             "history": history(state),
@@ -58,8 +58,8 @@ def speaker(
 
     def update(state: State, answer: TurnAnswer | PersonaTurnAnswer) -> Update:
         turns = state["turns"]
-        said = Turn(index=len(turns), round=spoken(state), speaker=name, answer=answer)
-        return {"turns": [*turns, said]}
+        turn = Turn(index=len(turns), round=spoken(state), speaker=name, answer=answer)
+        return {"turns": [*turns, turn]}
 
     note = CONTESTED_NOTES[protocol] if when == "contested" else None
     if protocol == "persona":

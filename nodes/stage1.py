@@ -40,13 +40,13 @@ from absa.schemas.state import Stage1Update, State
 def stage1(state: State, pipeline: PipelineSettings) -> Stage1Update:
     """Merge the answers of Stage 1."""
     lang = language(state["lang"])
-    given, counter = state.get("given_aspects"), PolarityCounter(categories_of(pipeline))
+    given_aspects, counter = state.get("given_aspects"), PolarityCounter(categories_of(pipeline))
     ate, atsa = _answers(state, pipeline, lang, counter)
-    if given is None:
+    if given_aspects is None:
         least = pipeline.min_name_probability
         aspects, second = found_aspects(ate, state["text"], lang, least, counter)
     else:
-        aspects, second = given_records(given, state["text"], lang), None
+        aspects, second = given_records(given_aspects, state["text"], lang), None
     validation = state.get("validator_answer")
     if second is not None and validation is not None:
         validation = with_missing_second_aspect(validation, second)
@@ -64,10 +64,10 @@ def _answers(
     state: State, pipeline: PipelineSettings, lang: Language, counter: PolarityCounter
 ) -> tuple[AteAnswer, AtsaAnswer]:
     """The answers of ATE and ATSA, or of the joint call, with cleaned names."""
-    given = state.get("given_aspects") is not None
+    has_given_aspects = state.get("given_aspects") is not None
     if pipeline.stage1 == "joint":
-        return joint_answers(state["extract_answers"]["0"], lang, counter, given=given)
-    if given:
+        return joint_answers(state["extract_answers"]["0"], lang, counter, given=has_given_aspects)
+    if has_given_aspects:
         return AteAnswer(), state["atsa_answer"]
     return separate_answers(state["ate_answer"], state["atsa_answer"], lang, counter)
 
@@ -105,31 +105,31 @@ def merge_aspects(
     answer: AteAnswer, text: str, lang: Language, categories: CategorySet | None = None
 ) -> list[AspectRecord]:
     """ATE's aspects, stripped and located, without duplicates and terms of only punctuation."""
-    found: dict[str, AspectRecord] = {}
+    aspects: dict[str, AspectRecord] = {}
     for item in answer.aspects:
         term = lang.strip_particle(item.term) if item.term else None
         category = categories.find(item.category) if categories else None
         key = lang.key(name_of(term, category))
-        if key and key not in found:
+        if key and key not in aspects:
             span = _place(text, term, item) if term else None
-            found[key] = AspectRecord(
+            aspects[key] = AspectRecord(
                 term=term, category=category, span=span, confidence=item.confidence
             )
-    return list(found.values())
+    return list(aspects.values())
 
 
 def given_records(terms: list[str], text: str, lang: Language) -> list[AspectRecord]:
     """The given aspects in the user's words, without duplicates, at their first occurrence."""
-    found = {lang.key(term): term for term in reversed(terms) if lang.key(term)}
-    return [AspectRecord(term=t, span=locate(text, t)) for t in reversed(found.values())]
+    terms_by_key = {lang.key(term): term for term in reversed(terms) if lang.key(term)}
+    return [AspectRecord(term=t, span=locate(text, t)) for t in reversed(terms_by_key.values())]
 
 
 def _place(text: str, term: str, item: AspectItem) -> Span | None:
     """Locate a stripped term. A span that includes the particle has the right start."""
-    given = item.span
-    if given is not None and term != item.term:
-        given = Span(start=given.start, end=given.start + len(term))
-    return locate(text, term, given)
+    stated = item.span
+    if stated is not None and term != item.term:
+        stated = Span(start=stated.start, end=stated.start + len(term))
+    return locate(text, term, stated)
 
 
 def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> AspectRecord | None:
@@ -139,9 +139,9 @@ def second_aspect(aspects: list[AspectRecord], text: str, lang: Language) -> Asp
     """
     if len(aspects) >= 2 or not lang.has_contrast(text):
         return None
-    known = {lang.key(a.name) for a in aspects}
+    keys = {lang.key(a.name) for a in aspects}
     subjects = _subjects(aspects, text, lang)
-    new = [s for s in subjects if lang.key(s.name) and lang.key(s.name) not in known]
+    new = [s for s in subjects if lang.key(s.name) and lang.key(s.name) not in keys]
     sides = len(aspects) + len({lang.key(s.name) for s in new})
     return new[0] if new and sides >= 2 else None
 
@@ -153,9 +153,9 @@ def _subjects(aspects: list[AspectRecord], text: str, lang: Language) -> list[As
     for start, end in lang.clauses(text):
         if any(start <= place < end for place in places):
             continue
-        found = lang.subject(text[start:end])
-        if found is not None:
-            span = Span(start=start + found[0], end=start + found[1])
+        subject = lang.subject(text[start:end])
+        if subject is not None:
+            span = Span(start=start + subject[0], end=start + subject[1])
             subjects.append(AspectRecord(term=text[span.start : span.end], span=span))
     return subjects
 

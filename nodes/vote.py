@@ -26,9 +26,9 @@ def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
     lang, text = language(state["lang"]), state["text"]
     counter = PolarityCounter(categories_of(pipeline))
     answers = [answer for _, answer in sorted(state["extract_answers"].items(), key=_number)]
-    given = state.get("given_aspects")
+    given_aspects = state.get("given_aspects")
     least = pipeline.min_name_probability if pipeline.protocol == "single" else 0.0
-    results = [read_extraction(a, text, lang, counter, given, least) for a in answers]
+    results = [read_extraction(a, text, lang, counter, given_aspects, least) for a in answers]
     return {
         "stage1_result": majority(results, pipeline.vote.threshold, text, lang),
         "stage1_validation": ValidatorAnswer(),
@@ -96,14 +96,14 @@ def majority(
     """The tuples that at least this share of the results has, each in its best form."""
     if len(results) == 1:
         return results[0]
-    found: dict[Pair, list[Form]] = {}
+    forms_of_pair: dict[Pair, list[Form]] = {}
     for result in results:
         for pair, form in forms_of(result, text, lang).items():
-            found.setdefault(pair, []).append(form)
+            forms_of_pair.setdefault(pair, []).append(form)
     return result_of(
         {
             pair: best_supported(forms, text)
-            for pair, forms in found.items()
+            for pair, forms in forms_of_pair.items()
             if reaches(len(forms), threshold * len(results))
         }
     )

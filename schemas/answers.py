@@ -591,8 +591,8 @@ def _new_value(value: Any) -> Any:
 
 def _tuple_ids(value: Any) -> list[str]:
     """Read the targets. Invalid ids are kept, so that a rule can discard the action."""
-    given = value if isinstance(value, list | tuple) else [value] if value is not None else []
-    return [str(one) for one in given]
+    values = value if isinstance(value, list | tuple) else [value] if value is not None else []
+    return [str(one) for one in values]
 
 
 class ReviewActionItem(Item):
@@ -632,38 +632,38 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
     if not isinstance(raw, Mapping):
         raise AnswerError(f"expected a JSON object, got {type(raw).__name__}")
     # A null means that a value is missing.
-    given = {
+    values = {
         key: list(value) if isinstance(value, list) else value
         for key, value in raw.items()
         if value is not None
     }
     expected = {*model.model_fields, *model.forbidden}
-    if not expected & given.keys():
+    if not expected & values.keys():
         raise AnswerError(
             f"none of the expected keys {sorted(model.model_fields)} is in the answer"
         )
-    for key, value in given.items():
+    for key, value in values.items():
         if isinstance(value, list) and len(value) > MOST_ITEMS:
             raise AnswerError(f"{key} has {len(value):,} items, more than {MOST_ITEMS:,}")
-    notes = [f"{key} {DISCARDED}" for key in model.forbidden if key in given]
+    notes = [f"{key} {DISCARDED}" for key in model.forbidden if key in values]
     try:
-        return model.model_validate(given), notes
+        return model.model_validate(values), notes
     except ValidationError as error:
         broken = {problem["loc"][:2]: problem["msg"] for problem in error.errors()}
     for loc in sorted(broken, key=str, reverse=True):
         field, place = str(loc[0]), ".".join(map(str, loc))
         notes.append(f"{place}: {broken[loc]}"[:_LONGEST_NOTE])
-        value = given.get(field)
+        value = values.get(field)
         if len(loc) == 2 and isinstance(loc[1], int) and isinstance(value, list):
             value[loc[1]] = None  # marked here and removed below, so that indices do not shift
         else:
-            given.pop(field, None)
-    given = {
+            values.pop(field, None)
+    values = {
         key: [item for item in value if item is not None] if isinstance(value, list) else value
-        for key, value in given.items()
+        for key, value in values.items()
     }
     try:
-        return model.model_validate(given), notes
+        return model.model_validate(values), notes
     except ValidationError as error:  # a required part is missing, or cannot be read
         first = error.errors()[0]
         raise AnswerError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -303,10 +303,10 @@ class DebateSettings(_Section):
             return value
         default = DEFAULT_PERSONAS[info.data.get("protocol", "patch")]
         return {
-            key: {**default[key].model_dump(), **given}
-            if key in default and isinstance(given, Mapping)
-            else given
-            for key, given in value.items()
+            key: {**default[key].model_dump(), **persona}
+            if key in default and isinstance(persona, Mapping)
+            else persona
+            for key, persona in value.items()
         }
 
     @field_validator("order")
@@ -319,10 +319,10 @@ class DebateSettings(_Section):
             raise ValueError(f"names {', '.join(map(repr, repeated))} more than once")
         if "personas" in info.data:
             default = DEFAULT_PERSONAS[info.data.get("protocol", "patch")]
-            known = {**default, **info.data["personas"]}
-            if unknown := [name for name in order if name not in known]:
+            personas = {**default, **info.data["personas"]}
+            if unknown := [name for name in order if name not in personas]:
                 names = ", ".join(map(repr, unknown))
-                raise ValueError(f"unknown persona {names}; known: {', '.join(sorted(known))}")
+                raise ValueError(f"unknown persona {names}; known: {', '.join(sorted(personas))}")
         return order
 
 
@@ -693,9 +693,9 @@ class Settings(_Section):
     def _check_roles(self) -> Self:
         if self.wiring is not None:  # the function can add agents
             return self
-        known = {*MODEL_NODES, *self.pipeline.debate.speakers}
-        if unknown := [node for node in self.backend.roles if node not in known]:
+        nodes = {*MODEL_NODES, *self.pipeline.debate.speakers}
+        if unknown := [node for node in self.backend.roles if node not in nodes]:
             names = ", ".join(map(repr, unknown))
-            why = f"no node {names} asks a model; known: {', '.join(sorted(known))}"
+            why = f"no node {names} asks a model; known: {', '.join(sorted(nodes))}"
             raise _conflict(f"backend.roles.{unknown[0]}", why)
         return self

@@ -1,4 +1,4 @@
-"""The networks beside the tagger: their slopes, what they learn, what their files hold."""
+"""The networks beside the tagger: their gradients, what they learn, what their files hold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trained() -> Network:
 
 
 def shown_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_HIDDEN", "_HIDDEN_STEMS", "_HIDDEN_NAMES"):
+    for name in ("_HIDDEN", "_STEM_DROPOUT", "_HIDDEN_NAMES"):
         monkeypatch.setattr(training, name, 0.0)
 
 
@@ -72,11 +72,11 @@ def test_slopes_are_those_of_the_loss_and_texts_do_not_see_each_other(
     known = sorted({name for text in named for names in text for name in names})
     tokens = training._tokens(texts, named, {name: place for place, name in enumerate(known)})
     random = np.random.default_rng(5)
-    guess = training._first_guess(len(known), tokens.vectors.shape[1], random)
+    guess = training._init_weights(len(known), tokens.vectors.shape[1], random)
     weights = {name: value.astype(np.float64) for name, value in guess.items()}
-    slopes = training._slopes(weights, tokens, tokens.texts, np.zeros(len(known)), random)
-    assert slopes.keys() == weights.keys()
-    for name, slope in slopes.items():
+    gradients = training._gradients(weights, tokens, tokens.texts, np.zeros(len(known)), random)
+    assert gradients.keys() == weights.keys()
+    for name, slope in gradients.items():
         # Where the slope is steepest a mistake shows best.
         place = tuple(int(n) for n in np.unravel_index(np.abs(slope).argmax(), slope.shape))
         step = 1e-5

@@ -29,7 +29,7 @@ from absa.offline.text.views import view_of
 from absa.schemas.json_text import parse_json
 
 LANGUAGES = ("en", "ko")
-FREEDOM = {"aspects": 1.0, "unnamed": 3.0}
+C = {"aspects": 1.0, "unnamed": 3.0}
 #: A category needs this many unnamed judgements to be learned; annotators' slips have fewer.
 RARE = 4
 LEAST_RECALL = 0.26
@@ -69,7 +69,7 @@ def table(columns: dict[str, int], weights: npt.NDArray[Any], bias: npt.NDArray[
 def fit_aspects(cues: Sequence[model.Cues], names: Sequence[str]) -> tuple[tuple[str, ...], Table]:
     """The categories of named aspects and their weights."""
     columns = columns_of(cues)
-    fitted = LogisticRegression(C=FREEDOM["aspects"], max_iter=500)
+    fitted = LogisticRegression(C=C["aspects"], max_iter=500)
     fitted.fit(matrix(cues, columns), names)
     weights, bias = fitted.coef_, fitted.intercept_
     if len(fitted.classes_) == 2:
@@ -83,7 +83,7 @@ def fit_unnamed(
     """Weights and biases, one row for each category."""
     found = matrix(cues, columns)
     fits = [
-        LogisticRegression(C=FREEDOM["unnamed"], max_iter=500).fit(found, labels[:, j])
+        LogisticRegression(C=C["unnamed"], max_iter=500).fit(found, labels[:, j])
         if labels[:, j].any()
         else None
         for j in range(labels.shape[1])

@@ -52,7 +52,7 @@ _EVERYDAY, _EVERYDAY_STATEMENT, _STATEMENT, _EXPRESSION, _KOTE = 3.0, 3.0, 1.0, 
 #: How much an everyday aspect counts in the aspect model, and in the readers.
 _EVERYDAY_ASPECT = 3.0
 _READER_SHARE = 0.75
-_FREEDOM = 0.3
+_C = 0.3
 #: How much the sources count for labels, and how many film reviews are taken.
 _LABEL_SHARES = {"everyday": 0.55, "kote": 0.15, "films": 0.15, "translated": 0.15}
 _FILMS = 4000
@@ -172,7 +172,7 @@ def fit_reader(
 
     names = sorted({name for row in rows for name in row})
     matrix = np.array([[row.get(name, 0.0) for name in names] for row in rows])
-    model = LogisticRegression(C=_FREEDOM, max_iter=2000)
+    model = LogisticRegression(C=_C, max_iter=2000)
     model.fit(matrix, [names_of.index(label) for label in labels], sample_weight=weights)
     table = {
         name: tuple(round(float(w), 4) for w in column)
@@ -235,9 +235,7 @@ def fold_models(
     """For each fold the model of the other ones, with some of the film reviews."""
     for fold in range(FOLDS):
         model = text_model(cases, judged_, (cases.folds != fold) & films)
-        table = polarity_model._solve(
-            aspects, aspects.folds != fold, polarity_model._ASPECT_FREEDOM, 1.0
-        )
+        table = polarity_model._solve(aspects, aspects.folds != fold, polarity_model._ASPECT_C, 1.0)
         yield replace(model, aspect_weights=table, valence=valence)
 
 
@@ -381,7 +379,7 @@ def main() -> None:
 
     final = text_model(cases, judged, np.ones(len(chosen), bool))
     table = polarity_model._solve(
-        aspects, np.ones(len(aspects.labels), bool), polarity_model._ASPECT_FREEDOM, 1.0
+        aspects, np.ones(len(aspects.labels), bool), polarity_model._ASPECT_C, 1.0
     )
     final = replace(final, aspect_weights=table.without(TINY), valence=valence)
     final.save(options.out / "polarity_ko.npz")

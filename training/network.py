@@ -41,11 +41,11 @@ _BATCH = 32
 _RATE = 2e-3
 _LEAST_RATE = 0.02
 _DECAY = 1e-6
-_LONGEST_STEP = 2.0
+_CLIP_NORM = 2.0
 #: A name that is rarer teaches nothing about other texts.
 _MIN_COUNT = 3
 #: Shares that are hidden in training: of stems, of other names, of vectors and of what layers see.
-_HIDDEN_STEMS = 0.4
+_STEM_DROPOUT = 0.4
 _HIDDEN_NAMES = 0.1
 _HIDDEN = 0.5
 #: Empty tokens between two texts, so that no layer sees from one into the next.
@@ -69,7 +69,7 @@ def train(texts: Sequence[tuple[View, list[str]]]) -> Network:
     # In the order of their keys, as a table has them.
     known = sorted((name for name, n in counts.items() if n >= _MIN_COUNT), key=key_of)
     tokens = _tokens(texts, named, {name: place for place, name in enumerate(known)})
-    hidden = np.array([_HIDDEN_STEMS if name[:2] == "l=" else _HIDDEN_NAMES for name in known])
+    hidden = np.array([_STEM_DROPOUT if name[:2] == "l=" else _HIDDEN_NAMES for name in known])
     made = [_fit(tokens, hidden, np.random.default_rng(seed)) for seed in range(_MEMBERS)]
     rows = np.hstack([weights["rows"] for weights in made])
     keys = np.array([key_of(name) for name in known], np.uint32)
@@ -110,7 +110,7 @@ def _tokens(
     )
 
 
-def _first_guess(names: int, width: int, random: np.random.Generator) -> dict[str, Array]:
+def _init_weights(names: int, width: int, random: np.random.Generator) -> dict[str, Array]:
     def drawn(*shape: int, spread: float) -> Array:
         return random.normal(0, spread, shape).astype(np.float32)
 
@@ -129,7 +129,7 @@ def _first_guess(names: int, width: int, random: np.random.Generator) -> dict[st
 
 
 def _fit(tokens: Tokens, hidden: Array, random: np.random.Generator) -> dict[str, Array]:
-    weights = _first_guess(tokens.names.shape[1], tokens.vectors.shape[1], random)
+    weights = _init_weights(tokens.names.shape[1], tokens.vectors.shape[1], random)
     mean = {name: np.zeros_like(value) for name, value in weights.items()}
     square = {name: np.zeros_like(value) for name, value in weights.items()}
     steps = _EPOCHS * -(-len(tokens.texts) // _BATCH)
@@ -138,13 +138,13 @@ def _fit(tokens: Tokens, hidden: Array, random: np.random.Generator) -> dict[str
         order = random.permutation(len(tokens.texts))
         for first in range(0, len(order), _BATCH):
             chosen = [tokens.texts[number] for number in order[first : first + _BATCH]]
-            slopes = _slopes(weights, tokens, chosen, hidden, random)
+            gradients = _gradients(weights, tokens, chosen, hidden, random)
             step += 1
             rate = _RATE * max(_LEAST_RATE, 1 - step / steps)
-            length = np.sqrt(sum(float(np.sum(slope * slope)) for slope in slopes.values()))
-            factor = min(1.0, _LONGEST_STEP / max(length, 1e-9))
+            length = np.sqrt(sum(float(np.sum(slope * slope)) for slope in gradients.values()))
+            factor = min(1.0, _CLIP_NORM / max(length, 1e-9))
             for name, value in weights.items():
-                slope = (slopes[name] * factor + _DECAY * value).astype(np.float32)
+                slope = (gradients[name] * factor + _DECAY * value).astype(np.float32)
                 mean[name] += 0.1 * (slope - mean[name])
                 square[name] += 0.001 * (slope * slope - square[name])
                 change = mean[name] / np.float32(1 - 0.9**step)
@@ -153,7 +153,7 @@ def _fit(tokens: Tokens, hidden: Array, random: np.random.Generator) -> dict[str
     return weights
 
 
-def _slopes(
+def _gradients(
     weights: Mapping[str, Array],
     tokens: Tokens,
     texts: Sequence[tuple[int, int]],
@@ -190,15 +190,15 @@ def _slopes(
     wrong[np.arange(len(rows)), tokens.labels[rows]] -= 1.0
     wrong *= there / there.sum()
 
-    slopes = {"out": read.T @ wrong, "out_bias": wrong.sum(axis=0)}
+    gradients = {"out": read.T @ wrong, "out_bias": wrong.sum(axis=0)}
     back = (wrong @ weights["out"].T) * factors
     on_first, on_here = back[:, :_SIZE], back[:, _SIZE:]
     for number in reversed(range(len(REACHES))):
         shown, factors, seen = passed[number]
         on_seen = on_here * (seen > 0) * there
         layer = weights[f"layer{number}"]
-        slopes[f"layer_bias{number}"] = on_seen.sum(axis=0)
-        slopes[f"layer{number}"] = np.stack(
+        gradients[f"layer_bias{number}"] = on_seen.sum(axis=0)
+        gradients[f"layer{number}"] = np.stack(
             [shifted(shown, by).T @ on_seen for by in REACHES[number]]
         )
         on_shown = sum(
@@ -206,7 +206,7 @@ def _slopes(
         )
         on_here = on_here + on_shown * factors
     on_entered = (on_first + on_here) * (entered > 0) * there
-    slopes["rows"] = names.T @ on_entered
-    slopes["vector"] = vector.T @ on_entered
-    slopes["bias"] = on_entered.sum(axis=0)
-    return slopes
+    gradients["rows"] = names.T @ on_entered
+    gradients["vector"] = vector.T @ on_entered
+    gradients["bias"] = on_entered.sum(axis=0)
+    return gradients

@@ -52,10 +52,10 @@ EVERYDAY = {"en": 2.0}
 #: Neutral aspects are rare in M-ABSA and would never be answered: such texts count more.
 RARE_NEUTRAL = {"mabsa_en": 3.0}
 #: How far weights may go (inverse strength of the L2 penalty): aspects, texts.
-_ASPECT_FREEDOM = 0.04
-_TEXT_FREEDOM = 10.0
-_NEUTRAL_FREEDOM = 3.0
-_VALENCE_FREEDOM = 0.1
+_ASPECT_C = 0.04
+_TEXT_C = 10.0
+_NEUTRAL_C = 3.0
+_VALENCE_C = 0.1
 #: Languages in which the network helped on development data, and how many are averaged.
 _NET_MEMBERS = {"en": 3}
 _TOLERANCE = 1e-4
@@ -89,7 +89,7 @@ def _aspect_model(
             count,
         )
 
-    held_out = _held_out(cases, _ASPECT_FREEDOM)
+    held_out = _held_out(cases, _ASPECT_C)
     if members:
         held_out /= 2
         for fold in range(FOLDS):
@@ -100,9 +100,7 @@ def _aspect_model(
     divisor = temperature(held_out[named] + shift, cases.labels[named])
     everything = np.ones(len(places), bool)
     factor = 1 / (divisor * (2 if members else 1))
-    weights = added(
-        [_solve(cases, everything, _ASPECT_FREEDOM, factor), bias_table(shift / divisor)]
-    )
+    weights = added([_solve(cases, everything, _ASPECT_C, factor), bias_table(shift / divisor)])
     final = network(everything, members).mixed(np.eye(len(LABELS)) * factor) if members else None
     return weights.without(TINY), final
 
@@ -134,24 +132,26 @@ def _text_regression(
         _scaled(cases.matrix[polar], ratios),
         cases.labels[polar] == LABELS.index(POSITIVE),
         cases.weights[polar],
-        _TEXT_FREEDOM,
+        _TEXT_C,
     )
     slope, constant = slope * ratios / 2, constant / 2
-    calm, level = _two_way(
-        cases.matrix[whole], neutral[whole], cases.weights[whole], _NEUTRAL_FREEDOM
+    neutral_coef, neutral_intercept = _two_way(
+        cases.matrix[whole], neutral[whole], cases.weights[whole], _NEUTRAL_C
     )
-    return np.stack([slope, -slope, calm], axis=1), np.array([constant, -constant, level])
+    return np.stack([slope, -slope, neutral_coef], axis=1), np.array(
+        [constant, -constant, neutral_intercept]
+    )
 
 
 def _two_way(
-    matrix: Any, labels: npt.NDArray[np.bool_], weights: Array, freedom: float
+    matrix: Any, labels: npt.NDArray[np.bool_], weights: Array, c: float
 ) -> tuple[Array, float]:
     """Coefficients and intercept of a logistic regression of a yes-or-no question."""
     from scipy import sparse
     from sklearn.linear_model import LogisticRegression
 
     # One empty case of each answer, so that one that does not occur is unlikely, not unknown.
-    model = LogisticRegression(C=freedom, max_iter=100, tol=_TOLERANCE)
+    model = LogisticRegression(C=c, max_iter=100, tol=_TOLERANCE)
     model.fit(
         sparse.vstack([matrix, sparse.csr_matrix((2, matrix.shape[1]))]).tocsr(),
         np.concatenate([labels, [False, True]]),
@@ -167,14 +167,14 @@ def _scaled(matrix: Any, factors: npt.NDArray[np.float32]) -> Any:
     return (matrix @ sparse.diags(factors)).tocsr()
 
 
-def _regression(matrix: Any, labels: Index, weights: Array, freedom: float) -> tuple[Array, Array]:
+def _regression(matrix: Any, labels: Index, weights: Array, c: float) -> tuple[Array, Array]:
     """Coefficients (columns x labels) and intercepts of a logistic regression."""
     from scipy import sparse
     from sklearn.linear_model import LogisticRegression
 
     # One empty case of each label, so that a label that does not occur is unlikely, not unknown.
     every = np.arange(len(LABELS))
-    model = LogisticRegression(C=freedom, max_iter=100, tol=_TOLERANCE)
+    model = LogisticRegression(C=c, max_iter=100, tol=_TOLERANCE)
     model.fit(
         sparse.vstack([matrix, sparse.csr_matrix((len(LABELS), matrix.shape[1]))]).tocsr(),
         np.concatenate([labels, every]),
@@ -183,23 +183,23 @@ def _regression(matrix: Any, labels: Index, weights: Array, freedom: float) -> t
     return model.coef_.T, model.intercept_
 
 
-def _solve(cases: Cases, part: npt.NDArray[np.bool_], freedom: float, factor: float) -> Table:
+def _solve(cases: Cases, part: npt.NDArray[np.bool_], c: float, factor: float) -> Table:
     """A table for some of the cases, times a factor."""
     coefficients, intercepts = _regression(
-        cases.matrix[part], cases.labels[part], cases.weights[part], freedom
+        cases.matrix[part], cases.labels[part], cases.weights[part], c
     )
     weights = Table(cases.keys, (coefficients * factor).astype(np.float32))
     return added([weights, bias_table(intercepts * factor)])
 
 
-def _held_out(cases: Cases, freedom: float) -> Array:
+def _held_out(cases: Cases, c: float) -> Array:
     """The score of each case by a model of the other folds."""
     scores = np.zeros((len(cases.labels), len(LABELS)))
     for fold in range(FOLDS):
         here = cases.folds == fold
         if here.any() and not here.all():
             coefficients, intercepts = _regression(
-                cases.matrix[~here], cases.labels[~here], cases.weights[~here], freedom
+                cases.matrix[~here], cases.labels[~here], cases.weights[~here], c
             )
             scores[here] = cases.matrix[here] @ coefficients + intercepts
     return scores
@@ -246,7 +246,7 @@ def _valence(texts: Sequence[Labelled]) -> dict[str, float]:
     matrix = sparse.csr_matrix(
         (np.ones(len(indices)), indices, np.cumsum([0, *map(len, rows)])), (len(rows), len(words))
     )
-    model = LogisticRegression(C=_VALENCE_FREEDOM, max_iter=100, tol=1e-3)
+    model = LogisticRegression(C=_VALENCE_C, max_iter=100, tol=1e-3)
     model.fit(matrix, [text.label == POSITIVE for text in whole])
     values = model.coef_[0].astype(np.float16).astype(float)
     return {

@@ -50,7 +50,7 @@ def train(cases: Sequence[Placed], labels: Index, weights: Array, members: int) 
     return _joined(keys, made)
 
 
-def _first_guess(words: int, random: np.random.Generator) -> dict[str, Array]:
+def _init_weights(words: int, random: np.random.Generator) -> dict[str, Array]:
     gates = np.ones((ZONES, _SIZE))
     for zone in range(ZONES - 2):
         step, aspects, clauses = zone // 9 % len(_BY_STEP), zone // 3 % 3, zone % 3
@@ -72,7 +72,7 @@ def _member(
     cases: Sequence[tuple[Index, Index]], labels: Index, weights: Array, words: int, seed: int
 ) -> dict[str, Array]:
     random = np.random.default_rng(seed)
-    now = _first_guess(words, random)
+    now = _init_weights(words, random)
     mean = {name: np.zeros_like(value) for name, value in now.items()}
     square = {name: np.zeros_like(value) for name, value in now.items()}
     moment = 0

@@ -69,17 +69,21 @@ def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configur
         AblationError: Two have the same name or the same settings.
         SettingsError: A file or an override is not valid.
     """
-    found: dict[str, Configuration] = {}
-    for given in names:
-        name = given if given in (CONSTANT, LEXICON, ANALYSER) else Path(given).stem
-        if name in found:
+    configurations: dict[str, Configuration] = {}
+    for name_or_file in names:
+        name = (
+            name_or_file
+            if name_or_file in (CONSTANT, LEXICON, ANALYSER)
+            else Path(name_or_file).stem
+        )
+        if name in configurations:
             raise AblationError(
                 f"two configurations have the name {name!r}: the name is the file's stem, and each "
                 "gets its own directory; rename one of the files"
             )
-        found[name] = Configuration(name, _settings(given, overrides))
-    _refuse_twins(list(found.values()))
-    return list(found.values())
+        configurations[name] = Configuration(name, _settings(name_or_file, overrides))
+    _refuse_twins(list(configurations.values()))
+    return list(configurations.values())
 
 
 def with_analyser(
@@ -161,6 +165,6 @@ def _baseline(others: Sequence[Configuration], asked: str, protocol: str) -> str
             return one.name
     if asked != protocol:
         option = "--baseline" if protocol == "single" else "--vote"
-        known = ", ".join(c.name for c in others)
-        raise AblationError(f"{option} {asked}: not among the other configurations {known}")
+        other_names = ", ".join(c.name for c in others)
+        raise AblationError(f"{option} {asked}: not among the other configurations {other_names}")
     return next((c.name for c in others if c.protocol == protocol), None)

@@ -48,10 +48,10 @@ def costs(
                 for call in output.process_trace:
                     if not call.cached:
                         paid[key_of(call, one.settings)] = (call.usage, call.latency_ms)
-    found = {}
+    cost_of = {}
     for one in configurations:
         if one.settings is None:
-            found[one.name] = _summary(CostTally(), 0, 0, None)
+            cost_of[one.name] = _summary(CostTally(), 0, 0, None)
             continue
         is_free = one.name == ANALYSER
         tally = CostTally()
@@ -65,8 +65,8 @@ def costs(
             unknown += sum(call.cached for call in calls)
             tally.add(calls)
             answers.add(output, one.settings)
-        found[one.name] = _summary(tally, hits, unknown, None if is_free else answers)
-    return found
+        cost_of[one.name] = _summary(tally, hits, unknown, None if is_free else answers)
+    return cost_of
 
 
 def _alone(call: CallRecord, settings: Settings, paid: dict[Key, Paid]) -> CallRecord:
@@ -94,8 +94,10 @@ class _Answers:
         votes = [c for c in calls if c.node == "extract"]
         if len(votes) > 1:
             self.repeated += 1
-            said = {json.dumps(c.output, sort_keys=True, ensure_ascii=False) for c in votes}
-            self.unanimous += len(said) == 1
+            distinct_answers = {
+                json.dumps(c.output, sort_keys=True, ensure_ascii=False) for c in votes
+            }
+            self.unanimous += len(distinct_answers) == 1
 
 
 def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None) -> dict[str, Any]:
@@ -105,10 +107,10 @@ def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None
     # A constant or the embedded analyser alone, which make no calls.
     no_calls = answers is None
     tokens = [each[f"{kind}_tokens"]["rate"] for kind in ("prompt", "completion")]
-    known = not unknown
+    is_priced = not unknown
 
     def shown(value: float | None) -> float | None:
-        return 0.0 if no_calls else value if known else None
+        return 0.0 if no_calls else value if is_priced else None
 
     return {
         "per_sample": {

@@ -64,8 +64,8 @@ def row(final: Score | None, label: str, gold_label: str | None) -> Row:
     numbers = np.zeros((len(METRICS), 2))
     if final is not None:
         for at, what in enumerate(_TUPLES.values()):
-            found = final.found[what]
-            numbers[at] = 2 * found.right, found.predicted + found.gold
+            counts = final.found[what]
+            numbers[at] = 2 * counts.right, counts.predicted + counts.gold
     if gold_label is not None:
         numbers[-1] = label == gold_label, 1
     return numbers, final is not None and final.right("strict")
@@ -115,8 +115,8 @@ def measure(
                 continue
             mine[output.uid] = row(sample.final, sample.final_label, sample.gold_label)
             if first and constant is not None:
-                said = _constant_row(constant, output, card["gold"], sample.gold_label)
-                rows.setdefault("constant", {})[output.uid] = said
+                constant_row = _constant_row(constant, output, card["gold"], sample.gold_label)
+                rows.setdefault("constant", {})[output.uid] = constant_row
         rows[one.name] = mine
         analysed[one.name] = len(mine)
         failed[one.name] = int(RunDirectory(out / one.name).manifest["counts"]["failed"])

@@ -70,7 +70,7 @@ def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[
         measured.numbers, at, resamples=asked.resamples, seed=asked.seed
     )
     compared = _comparisons(asked, measured, at, differences)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "scorer_version": SCORER_VERSION,
         "bootstrap": {
             "resamples": asked.resamples,
@@ -108,16 +108,16 @@ def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[
         _against(compared, asked.roles.single, spent),
         _against(compared, asked.roles.vote, spent),
     )
-    found["verdict"] = verdict.as_json()
-    found["notes"] = [*asked.notes, *measured.notes, *verdict.notes, *_doubts(asked, spent)]
-    return found
+    results["verdict"] = verdict.as_json()
+    results["notes"] = [*asked.notes, *measured.notes, *verdict.notes, *_doubts(asked, spent)]
+    return results
 
 
 def _comparisons(
     asked: Study, measured: Measured, at: int, differences: statistics.Interval
 ) -> list[dict[str, Any]]:
     primary = METRICS.index(PRIMARY)
-    found: list[dict[str, Any]] = []
+    comparisons: list[dict[str, Any]] = []
     for other, name in enumerate(measured.names):
         if other == at:
             continue
@@ -126,7 +126,7 @@ def _comparisons(
             numbers[:, at], numbers[:, other], resamples=asked.resamples, seed=asked.seed
         )
         error = float(differences.error[other, primary])
-        found.append(
+        comparisons.append(
             {
                 "other": name,
                 "differences": {
@@ -140,12 +140,12 @@ def _comparisons(
                 "mcnemar": statistics.mcnemar(measured.exact[:, at], measured.exact[:, other]),
             }
         )
-    for one, p in zip(found, statistics.holm([c["p"] for c in found]), strict=True):
+    for one, p in zip(comparisons, statistics.holm([c["p"] for c in comparisons]), strict=True):
         one["p_holm"] = p
-    exact = statistics.holm([c["mcnemar"]["p"] for c in found])
-    for one, p in zip(found, exact, strict=True):
+    exact = statistics.holm([c["mcnemar"]["p"] for c in comparisons])
+    for one, p in zip(comparisons, exact, strict=True):
         one["mcnemar"]["p_holm"] = p
-    return found
+    return comparisons
 
 
 def _value(interval: statistics.Interval, one: int, metric: int) -> dict[str, float]:
@@ -162,17 +162,17 @@ def _against(
 ) -> Against | None:
     if name is None:
         return None
-    found = next(c for c in compared if c["other"] == name)
-    strict = found["differences"][PRIMARY]
+    comparison = next(c for c in compared if c["other"] == name)
+    strict = comparison["differences"][PRIMARY]
     return Against(
         name=name,
         difference=strict["value"],
         low=strict["low"],
         high=strict["high"],
-        p_holm=found["p_holm"],
-        smallest_shown=found["smallest_shown"],
-        samples_that_differ=found["samples_that_differ"],
-        overlap_difference=found["differences"]["pair_overlap_f1"]["value"],
+        p_holm=comparison["p_holm"],
+        smallest_shown=comparison["smallest_shown"],
+        samples_that_differ=comparison["samples_that_differ"],
+        overlap_difference=comparison["differences"]["pair_overlap_f1"]["value"],
         spent=_spent(spent[name]),
     )
 

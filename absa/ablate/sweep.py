@@ -77,17 +77,17 @@ def parse_sweep(text: str) -> tuple[str, list[object]]:
     Raises:
         AblationError: The format is wrong, or the key needs new answers.
     """
-    key, _, given = text.partition("=")
+    key, _, value_range = text.partition("=")
     key = key.strip()
-    if not key or not given.strip():
+    if not key or not value_range.strip():
         raise AblationError(
             f"--sweep {text}: expected KEY=LO:HI:STEP or KEY=A,B, for example "
             "pipeline.debate_override.min_total=0.6:2.4:0.2"
         )
     check_replayable(key)
-    parts = given.split(":")
+    parts = value_range.split(":")
     if len(parts) == 1:
-        return key, [parse_override(f"{key}={value}")[1] for value in given.split(",")]
+        return key, [parse_override(f"{key}={value}")[1] for value in value_range.split(",")]
     try:
         low, high, step = (float(part) for part in parts)
     except ValueError:
@@ -105,7 +105,10 @@ def parse_sweep(text: str) -> tuple[str, list[object]]:
 
 def check_replayable(key: str) -> None:
     """Reject a setting that changes prompts."""
-    if any(key == known or (known.endswith(".") and key.startswith(known)) for known in REPLAYABLE):
+    if any(
+        key == allowed or (allowed.endswith(".") and key.startswith(allowed))
+        for allowed in REPLAYABLE
+    ):
         return
     why = next((reason for start, reason in _WHY_NOT.items() if key.startswith(start)), None)
     raise AblationError(
@@ -278,7 +281,7 @@ class Deciders:
             BackendError: An answer is missing, or belongs to another question.
         """
         self._answers.forget()
-        given = graph_input(
+        graph_inputs = graph_input(
             sample["text"],
             uid=sample["uid"],
             lang=sample["lang"],
@@ -286,13 +289,13 @@ class Deciders:
             given_aspects=sample.get("given_aspects"),
         )
         if self._graphs:
-            given |= {
+            graph_inputs |= {
                 "split": sample.get("split") or UNNAMED_SPLIT,
                 "memory_recall": self._recalls.get(sample["uid"]),
             }
-            yield from (graph.invoke(given)["output"] for graph in self._graphs)
+            yield from (graph.invoke(graph_inputs)["output"] for graph in self._graphs)
         else:
-            decisions = Decisions(given)
+            decisions = Decisions(graph_inputs)
             yield from map(decisions.under, self._direct)
 
 

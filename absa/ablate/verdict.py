@@ -171,14 +171,14 @@ def _cost(spent: Spent, single: Against | None, vote: Against | None) -> str:
 
 def _notes(spent: Spent, single: Against | None, vote: Against | None) -> Sequence[str]:
     notes = []
-    for found in (single, vote):
-        if found is None:
+    for comparison in (single, vote):
+        if comparison is None:
             continue
-        strict, overlap = _sign(found.difference), _sign(found.overlap_difference)
+        strict, overlap = _sign(comparison.difference), _sign(comparison.overlap_difference)
         if strict != overlap:
             notes.append(
-                f"strict and overlap scoring disagree about the sign against {found.name}: "
-                f"{points(found.difference)} and {points(found.overlap_difference)}"
+                f"strict and overlap scoring disagree about the sign against {comparison.name}: "
+                f"{points(comparison.difference)} and {points(comparison.overlap_difference)}"
             )
     if vote is not None and abs(vote.spent.calls - spent.calls) > _EQUAL_CALLS:
         notes.append(

@@ -48,8 +48,8 @@ class LazyBackend:
     def recorded(self, question: Ask) -> Reply | None:
         """The recorded answer; None for a backend that is not a replay."""
         find = getattr(self._backend(), "recorded", None)
-        found: Reply | None = find(question) if find else None
-        return found
+        reply: Reply | None = find(question) if find else None
+        return reply
 
 
 def open_backend(settings: BackendSettings) -> Backend:

@@ -41,8 +41,8 @@ _IF_DAMAGED = "the answer cache is damaged: delete the file; its answers will be
 
 def default_path() -> Path:
     """The path of the cache file: `$ABSA_CACHE`, else a file in the user's cache folder."""
-    if given := os.environ.get("ABSA_CACHE"):
-        return Path(given).expanduser()
+    if path := os.environ.get("ABSA_CACHE"):
+        return Path(path).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "absa" / "answers.db"
 

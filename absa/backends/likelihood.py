@@ -90,14 +90,14 @@ def _weighed(
             yield item
             continue
         # A probability that the model itself wrote is removed.
-        said = {key: value for key, value in item.items() if key != field}
-        key, word = word_of(said) if name == _EDIT else (name, said.get(name))
+        rest = {key: value for key, value in item.items() if key != field}
+        key, word = word_of(rest) if name == _EDIT else (name, rest.get(name))
         words = written[key]
         at = next((i for i in range(begin[key], len(words)) if words[i][0] == word), None)
         if at is not None:
             begin[key] = at + 1
-            said[field] = round(words[at][1], 4)
-        yield said
+            rest[field] = round(words[at][1], 4)
+        yield rest
 
 
 def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, float]]:
@@ -112,13 +112,13 @@ def _written(tokens: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[s
     value = re.compile(rb'"%s"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(name.encode()))
     for match in value.finditer(text, thoughts[-1] if thoughts else 0):
         first, last = bisect_right(ends, match.start(1) + 1), bisect_left(ends, match.end(1) - 1)
-        said = math.fsum(token["logprob"] for token in tokens[first : last + 1])
-        if math.isnan(said):
+        logprob = math.fsum(token["logprob"] for token in tokens[first : last + 1])
+        if math.isnan(logprob):
             raise ValueError("a value that is not a valid probability")
         with suppress(ValueError):  # not JSON, so the answer was not read either
-            yield json.loads(match[1].decode("utf-8", "replace")), math.exp(min(said, 0.0))
+            yield json.loads(match[1].decode("utf-8", "replace")), math.exp(min(logprob, 0.0))
 
 
 def _bytes_of(token: Mapping[str, Any]) -> bytes:
-    told = token.get("bytes")
-    return bytes(told) if isinstance(told, list) else str(token["token"]).encode()
+    token_bytes = token.get("bytes")
+    return bytes(token_bytes) if isinstance(token_bytes, list) else str(token["token"]).encode()

@@ -55,13 +55,13 @@ class Spent:
     def plus(self, usage: dict[str, int] | None, cost: float | None) -> Spent:
         """Add one call; `usage` is None if the answer had no token counts."""
         counts = usage or {}
-        known = self.cost_usd is not None and cost is not None
+        is_priced = self.cost_usd is not None and cost is not None
         return replace(
             self,
             calls=self.calls + 1,
             prompt_tokens=self.prompt_tokens + counts.get("prompt_tokens", 0),
             completion_tokens=self.completion_tokens + counts.get("completion_tokens", 0),
-            cost_usd=(self.cost_usd or 0.0) + (cost or 0.0) if known else None,
+            cost_usd=(self.cost_usd or 0.0) + (cost or 0.0) if is_priced else None,
             calls_without_usage=self.calls_without_usage + (usage is None),
         )
 

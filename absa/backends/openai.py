@@ -287,7 +287,7 @@ class OpenAIBackend:
         role, tally = call.role, call.tally
         what, remedy = explain(error, role.key.where)
         times = f" after {tally.attempts} attempts" if tally.attempts > 1 else ""
-        said = self._keys.hide(str(error))
+        message = self._keys.hide(str(error))
         answered = raw is not None
         body = vars(error).get(BODY)
         if isinstance(body, dict):
@@ -295,7 +295,7 @@ class OpenAIBackend:
         if isinstance(body, dict | str):
             written = json.dumps(body, ensure_ascii=False) if isinstance(body, dict) else body
             raw = raw or written
-        words = f" ({said[:SHOWN]})" if said and is_in_its_words(error) else ""
+        words = f" ({message[:SHOWN]})" if message and is_in_its_words(error) else ""
         return BackendError(
             f"{question.node}: {role.model} at {role.host}: {what}{times}{words}; {remedy}",
             node=question.node,

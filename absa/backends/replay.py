@@ -42,8 +42,8 @@ class ReplayBackend:
         under one seed only serves every seed. The exception: if the file has answers under the
         requested seed but none for this sample, the sample was not analysed under that seed.
         """
-        given = Path(path)
-        self._path = given / "traces.jsonl" if given.is_dir() else given
+        recording = Path(path)
+        self._path = recording / "traces.jsonl" if recording.is_dir() else recording
         if not self._path.is_file():
             raise InputError(
                 f"no recorded answers at {self._path}: "
@@ -84,8 +84,8 @@ class ReplayBackend:
             self._own[key] = place
             self._own_uids.add(key[0])
             return
-        known = self._other.get(key, place)
-        self._other[key] = place if known is not None and known.seed == place.seed else None
+        earlier = self._other.get(key, place)
+        self._other[key] = place if earlier is not None and earlier.seed == place.seed else None
 
     def _read_key(self, line: bytes, number: int) -> tuple[Key, int | None]:
         try:

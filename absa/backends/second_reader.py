@@ -52,8 +52,8 @@ class WithSecondReader:
                 "backend.kind is offline too; set backend.kind to openai or replay"
             )
         find = getattr(self._backend, "recorded", None)
-        found: Reply | None = find(question) if find else None
-        return found
+        reply: Reply | None = find(question) if find else None
+        return reply
 
 
 @cache

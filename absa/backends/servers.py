@@ -151,16 +151,16 @@ class Servers:
         if self._path is None or not self._path.is_file():
             return {}
         oldest = datetime.now(UTC).date() - _REMEMBERED
-        found = {}
+        dialects = {}
         try:
             stored = parse_json(self._path.read_text(encoding="utf-8"))
             for key, facts in stored.items():
                 _dialect(facts)
                 if date.fromisoformat(facts["found"]) >= oldest:
-                    found[key] = facts
+                    dialects[key] = facts
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             logger.warning("%s is damaged and will be overwritten: %s", self._path, error)
-        return found
+        return dialects
 
 
 def _key(base_url: str, model: str) -> str:

@@ -92,7 +92,7 @@ class Reading:
 
 def conversation(question: Ask) -> tuple[BaseMessage, ...]:
     """A question as messages. The part that is equal for all texts comes first (prompt caching)."""
-    before = ((HumanMessage(asked), AIMessage(told)) for asked, told in question.examples)
+    before = ((HumanMessage(asked), AIMessage(answered)) for asked, answered in question.examples)
     turns = (*chain.from_iterable(before), HumanMessage(question.user))
     return (SystemMessage(question.system), *turns)
 
@@ -146,8 +146,8 @@ def _said(message: AIMessage) -> str:
 
 def weighed(heard: ParsedAnswer, answer: type[Answer]) -> dict[str, Any]:
     """The parsed answer with the probabilities of its names, if the server returned them."""
-    told = heard.message.response_metadata.get("logprobs")
-    tokens = told.get("content") if isinstance(told, Mapping) else None
+    logprobs = heard.message.response_metadata.get("logprobs")
+    tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     return likelihood.with_probabilities(heard.reading.output or {}, answer, tokens)
 
 

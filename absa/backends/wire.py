@@ -127,13 +127,13 @@ def parse(text: str, answer: type[Answer]) -> Parsed:
     candidates = [_rename_keys(parsed, answer) for parsed in _objects(text)]
     if not candidates:
         raise AnswerError(f"the answer is not valid JSON: {_why(text)}")
-    found = next((one for one in candidates if expected & one.output.keys()), candidates[0])
-    if found.cut is not None and (lost := _lists(answer) - found.output.keys()):
+    best = next((one for one in candidates if expected & one.output.keys()), candidates[0])
+    if best.cut is not None and (lost := _lists(answer) - best.output.keys()):
         # A missing item is noted. A missing list would change the meaning of the answer.
         raise AnswerError(f"the answer breaks off before {', '.join(sorted(lost))}")
-    if not expected & found.output.keys():
+    if not expected & best.output.keys():
         raise AnswerError(f"none of the expected keys {sorted(expected)} is in the answer")
-    return replace(found, output=encodable(found.output))
+    return replace(best, output=encodable(best.output))
 
 
 def _without_thoughts(text: str) -> str:
@@ -173,8 +173,8 @@ def left_out(output: Mapping[str, Any], answer: type[Answer]) -> list[str]:
     if not asked_for:
         return []
     kept, notes = read_answer(answer, asked_for)
-    told = [name for name in _records(answer) if asked_for.get(name) is not None]
-    if told and not any(getattr(kept, name) or asked_for[name] == [] for name in told):
+    lists = [name for name in _records(answer) if asked_for.get(name) is not None]
+    if lists and not any(getattr(kept, name) or asked_for[name] == [] for name in lists):
         raise AnswerError("; ".join(notes))
     return notes
 
@@ -203,8 +203,8 @@ def _objects(text: str) -> Iterator[Parsed]:
         except (ValueError, RecursionError):
             position = start + 1
             mended += 1
-            if mended <= _MAX_MENDED and (found := _mended(text, start)):
-                yield found
+            if mended <= _MAX_MENDED and (repaired := _mended(text, start)):
+                yield repaired
             continue
         if isinstance(value, dict):
             yield Parsed(value)
@@ -242,14 +242,14 @@ def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> 
         if "properties" in option:
             return _renamed(value, option, renamed)
     properties: Mapping[str, Any] = schema.get("properties", {})
-    given: dict[str, Any] = {}
+    by_our_name: dict[str, Any] = {}
     for key, part in value.items():
         name = key if key in properties else _our_key(key, part, properties, value.keys())
         if name != key:
             renamed[key] = name
         # If a key occurs twice, the first value is kept.
-        given.setdefault(name, _renamed(part, properties.get(name, {}), renamed))
-    return given
+        by_our_name.setdefault(name, _renamed(part, properties.get(name, {}), renamed))
+    return by_our_name
 
 
 def _our_key(key: str, value: Any, properties: Mapping[str, Any], given: Set[str]) -> str:

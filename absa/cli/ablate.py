@@ -39,18 +39,18 @@ class _Greedy(TyperCommand):
     """A command whose `--configs` takes several words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        found: list[str] = []
+        values: list[str] = []
         listing = False
         for word in args:
             if word.startswith("-") and word != "-":
                 listing = word == "--configs"
                 if not listing:
-                    found.append(word)
+                    values.append(word)
             elif listing:
-                found += ["--configs", word]
+                values += ["--configs", word]
             else:
-                found.append(word)
-        return super().parse_args(ctx, found)
+                values.append(word)
+        return super().parse_args(ctx, values)
 
 
 def register(app: typer.Typer) -> None:
@@ -157,7 +157,7 @@ def ablate(
         raise AblationError("--from needs --sweep or --replay-variants")
     if data is None and (source is None or configs):
         raise AblationError("DATA is missing: give a file with labelled samples before --configs")
-    found: dict[str, Any] = {"notes": []}
+    results: dict[str, Any] = {"notes": []}
     failed = False
     try:
         if data is not None:
@@ -168,20 +168,20 @@ def ablate(
                 chosen, data, out, limit, concurrency, own_cache, retry_failed=retry_failed
             )
             with console(stderr=True).status("comparing…"):
-                found = study(Study(out, chosen, who, constant, seed=seed, notes=notes))
+                results = study(Study(out, chosen, who, constant, seed=seed, notes=notes))
             source = source or out / who.debate
         if tried and source is not None:
-            found["sweep"] = _sweep(source, tried, seed)
+            results["sweep"] = _sweep(source, tried, seed)
     except RunError as error:
         raise UsageError(str(error)) from error
     except GoldError as error:
         complain(str(error))
         raise typer.Exit(1) from error
-    written = write(out, found)
+    written = write(out, results)
     if as_json:
-        print_json(json.dumps(found, ensure_ascii=False, indent=2))
+        print_json(json.dumps(results, ensure_ascii=False, indent=2))
     else:
-        _show(found, out, [path.name for path in written])
+        _show(results, out, [path.name for path in written])
     raise typer.Exit(1 if failed else 0)
 
 

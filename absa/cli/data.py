@@ -148,4 +148,4 @@ def _number(number: int, why: str) -> str:
 def _title(name: str) -> str:
     from absa.data import FORMATS
 
-    return next((known.title for known in FORMATS if known.name == name), name)
+    return next((data_format.title for data_format in FORMATS if data_format.name == name), name)

@@ -265,8 +265,8 @@ def _lines(f: Finding) -> list[tuple[str, str, str]]:
     """State, name and text of each line. The state is also readable without colour."""
     yes = {True: "ok", False: "no"}
     lines = [("ok", "python", f"{f['python']['version']} ({f['python']['path']})")]
-    for name, found in f["versions"].items():
-        lines.append((yes[found is not None], name, found or "not installed"))
+    for name, installed in f["versions"].items():
+        lines.append((yes[installed is not None], name, installed or "not installed"))
     for name, folder in f["folders"].items():
         lines.append(
             (yes[folder["files"] > 0], name, f"{folder['files']} files in {folder['path']}")
@@ -330,13 +330,13 @@ def _server_line(server: Finding) -> str:
 
 
 def _answer_line(backend: Finding) -> str:
-    said = backend["answer"].get("aspect_sentiments")
-    if not isinstance(said, list) or backend["kind"] == "replay":
+    sentiments = backend["answer"].get("aspect_sentiments")
+    if not isinstance(sentiments, list) or backend["kind"] == "replay":
         text = json.dumps(backend["answer"], ensure_ascii=False)
         return text if len(text) <= 200 else f"{text[:199]}…"
-    found = ", ".join(
+    shown = ", ".join(
         f"{item.get('aspect_ref')} {item.get('polarity')} ({item.get('evidence')})"
-        for item in said
+        for item in sentiments
         if isinstance(item, dict)
     )
-    return f"{QUESTION} {found or 'no aspects found'}"
+    return f"{QUESTION} {shown or 'no aspects found'}"

@@ -288,13 +288,13 @@ def _seeds_table(metrics: Metrics) -> Table:
 
 def _process_table(process: Metrics) -> Table:
     table = _table("", "number", "of", "rate")
-    for name, found in _rates(process):
+    for name, rate in _rates(process):
         # Metrics without counts are not shown. metrics.json lists them as vacuous.
-        if found["denominator"] and (found["numerator"] or "." not in name):
-            value = found["rate"]
+        if rate["denominator"] and (rate["numerator"] or "." not in name):
+            value = rate["rate"]
             each = name.endswith("_per_sample")
             shown = f"{value:.2f}" if each else f"{_percent(value)} %"
-            counts = (f"{found['numerator']:,}", f"{found['denominator']:,}")
+            counts = (f"{rate['numerator']:,}", f"{rate['denominator']:,}")
             table.add_row(name.removesuffix("_rate"), *counts, shown)
     return table
 
@@ -302,9 +302,9 @@ def _process_table(process: Metrics) -> Table:
 def _rates(process: Metrics) -> Iterator[tuple[str, Metrics]]:
     from absa.metrics.evaluation import flat
 
-    for name, found in flat(process):
-        if isinstance(found, Mapping):
-            yield name, found
+    for name, rate in flat(process):
+        if isinstance(rate, Mapping):
+            yield name, rate
 
 
 def _cost_table(cost: Metrics) -> Table:

@@ -79,10 +79,10 @@ class Keyboard:
         return read.decode(errors="replace")
 
     def _sequence(self) -> str:
-        found = ""
-        while not _WHOLE.fullmatch(found) and (char := self._char_at_once()):
-            found += char
-        return _SEQUENCES.get(found, "escape" if not found else "unknown")
+        sequence = ""
+        while not _WHOLE.fullmatch(sequence) and (char := self._char_at_once()):
+            sequence += char
+        return _SEQUENCES.get(sequence, "escape" if not sequence else "unknown")
 
     def _char_at_once(self) -> str:
         """A character that is already available, else an empty string."""

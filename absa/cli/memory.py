@@ -36,14 +36,14 @@ def stats(folder: Folder, as_json: AsJson = False) -> None:
     from absa.memory import stats as count
 
     with open_folder(folder) as store:
-        found = count(store)
+        counts = count(store)
     if as_json:
-        print_json(json.dumps(found, ensure_ascii=False))
+        print_json(json.dumps(counts, ensure_ascii=False))
         return
     table = Table("what", "which", "episodes", box=None, pad_edge=False)
-    table.add_row("all", "", str(found["episodes"]))
+    table.add_row("all", "", str(counts["episodes"]))
     for kind in ("lang", "structure", "outcome", "override"):
-        for name, number in sorted(found[kind].items(), key=lambda item: (-item[1], item[0])):
+        for name, number in sorted(counts[kind].items(), key=lambda item: (-item[1], item[0])):
             table.add_row(kind, name, str(number))
     console().print(table)
 

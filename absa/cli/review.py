@@ -91,12 +91,12 @@ def review(
 
 
 def _chosen(queue: Queue, everything: bool, uid: str | None, limit: int | None) -> list[Item]:
-    found = queue.chosen(everything=everything, uid=uid)
-    if uid is not None and not found:
+    items = queue.chosen(everything=everything, uid=uid)
+    if uid is not None and not items:
         raise UsageError(f"--uid {uid}: no text with this identifier in {queue.directory}")
-    finished = [item for item in found if queue.finished(item)]
+    finished = [item for item in items if queue.finished(item)]
     # Finished texts come first, so that b goes back to them.
-    return [*finished, *[item for item in found if not queue.finished(item)][:limit]]
+    return [*finished, *[item for item in items if not queue.finished(item)][:limit]]
 
 
 def _plain(queue: Queue, item: Item) -> str:
@@ -234,8 +234,8 @@ def _add(session: Session, keyboard: Keyboard) -> None:
         polarity = _choice(session, keyboard, f"{aspect} is", _POLARITY_KEYS)
     if polarity is None:
         return
-    known = offered.evidence if offered and offered.is_grounded else None
-    evidence = _typed(keyboard, "evidence, words of the text", known or "")
+    known_evidence = offered.evidence if offered and offered.is_grounded else None
+    evidence = _typed(keyboard, "evidence, words of the text", known_evidence or "")
     if evidence:
         session.add(aspect, polarity, evidence)
 

@@ -63,15 +63,15 @@ def show_session(
 
 def _lines(console: Console, parts: list[RenderableType]) -> list[Text]:
     """Render to lines, so that they can be counted."""
-    found: list[Text] = []
+    lines: list[Text] = []
     for part in parts:
         for segments in console.render_lines(part, pad=False):
             line = Text(no_wrap=True, overflow="ignore")
             for text, style, _ in (Segment(*s) for s in segments):
                 line.append(text, style)
             line.rstrip()
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _above(session: Session, width: int) -> Iterator[RenderableType]:
@@ -155,8 +155,8 @@ def _label(session: Session) -> Text:
         (before, STYLES.get(before, "")),
         f" {session.question.confidence:.2f}",
     )
-    given = any(decision.action == "label" for decision in session.decisions)
-    if (after := session.label) != before or given:
+    is_decided = any(decision.action == "label" for decision in session.decisions)
+    if (after := session.label) != before or is_decided:
         line.append(" -> ").append(after, f"bold {STYLES.get(after, '')}")
     return line
 

@@ -280,10 +280,10 @@ def parse_columns(pairs: list[str] | None) -> dict[str, str] | None:
     """Parse `text=review` pairs to a mapping."""
     if not pairs:
         return None
-    found = {}
+    columns = {}
     for pair in pairs:
         field, _, column = pair.partition("=")
         if not field or not column:
             raise UsageError(f"--column takes FIELD=COLUMN such as text=review, got {pair!r}")
-        found[field] = column
-    return found
+        columns[field] = column
+    return columns

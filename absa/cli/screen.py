@@ -89,15 +89,15 @@ class Screen:
     def _list(self) -> Group:
         """The same rows for a narrow terminal."""
         blocks: list[Text | Table] = []
-        for row, found in enumerate(self.output.final_result.final_aspects, start=1):
-            head = Text.assemble(f"{row} ", _aspect(found), overflow="fold")
+        for row, aspect in enumerate(self.output.final_result.final_aspects, start=1):
+            head = Text.assemble(f"{row} ", _aspect(aspect), overflow="fold")
             fields = Table.grid(padding=(0, 1))
             fields.add_column(style="dim")
             fields.add_column(overflow="fold")
-            polarity = Text.assemble(_polarity(found.polarity), f" {found.confidence:.2f}")
+            polarity = Text.assemble(_polarity(aspect.polarity), f" {aspect.confidence:.2f}")
             fields.add_row("  polarity", polarity)
-            fields.add_row("  evidence", _evidence(found))
-            fields.add_row("  from", show.origin(found, self.output))
+            fields.add_row("  evidence", _evidence(aspect))
+            fields.add_row("  from", show.origin(aspect, self.output))
             blocks += [head, fields]
         return Group(*blocks)
 

@@ -59,12 +59,12 @@ def top(
                 live.update(_picture(directory, seen), refresh=True)
     else:
         print_text("\n".join(_lines(directory, seen)))
-        said = time.monotonic()
+        printed_at = time.monotonic()
         while seen.goes_on:
             time.sleep(_LOOK_EVERY_S)
             seen = look(directory)
-            if not seen.goes_on or time.monotonic() - said >= _PLAIN_EVERY_S:
-                said = time.monotonic()
+            if not seen.goes_on or time.monotonic() - printed_at >= _PLAIN_EVERY_S:
+                printed_at = time.monotonic()
                 print_text(_headline(directory, seen))
     raise typer.Exit(0 if seen.goes_on or seen.state == "finished" else 1)
 

@@ -77,12 +77,12 @@ def _print(report: VerifyReport) -> None:
     table.add_column("checked", justify="right", no_wrap=True)
     table.add_column("violations", justify="right", no_wrap=True)
     for check in report.checks:
-        found = len(check.violations)
+        violations = len(check.violations)
         table.add_row(
             check.name,
             check.title,
             f"{check.checked:,} {check.unit}",
-            Text(f"{found:,}", "bold red" if found else "green"),
+            Text(f"{violations:,}", "bold red" if violations else "green"),
         )
     out.print(table)
     for check in report.checks:

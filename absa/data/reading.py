@@ -52,10 +52,10 @@ def open_samples(
 ) -> tuple[Format, Iterator[Sample | BadLine]]:
     """Return the format of a file along with its samples."""
     source = checked_source(path, columns, size)
-    known = recognise(source) if format is None else format_named(format, source)
-    check_columns(source, known)
+    data_format = recognise(source) if format is None else format_named(format, source)
+    check_columns(source, data_format)
     source.cut_short = None  # A read error in the head occurs again later, with its line number.
-    return known, _samples(source, known)
+    return data_format, _samples(source, data_format)
 
 
 def _samples(source: Source, known: Format) -> Iterator[Sample | BadLine]:

@@ -53,10 +53,10 @@ def format_named(name: str, source: Source) -> Format:
     """Return the format a user asked for."""
     wanted = name.strip().lower()
     wanted = ALIASES.get(wanted, wanted)
-    for known in FORMATS:
-        if known.name == wanted:
-            return known
-    names = ", ".join(known.name for known in FORMATS)
+    for data_format in FORMATS:
+        if data_format.name == wanted:
+            return data_format
+    names = ", ".join(data_format.name for data_format in FORMATS)
     raise DataError(source.path, f"format {name!r} is not known.", f"The formats are: {names}.")
 
 
@@ -72,16 +72,16 @@ def recognise(source: Source) -> Format:
             "this is not a text file, or it is UTF-16 without a byte order mark.",
             "Save the data as UTF-8 text.",
         )
-    for known in FORMATS:
-        if known.looks_like(head, source):
-            return known
+    for data_format in FORMATS:
+        if data_format.looks_like(head, source):
+            return data_format
     if head.lstrip().startswith("["):
         raise DataError(
             source.path,
             "the file is one JSON list.",
             "Write one JSON object per line instead (JSONL).",
         )
-    titles = ", ".join(known.title for known in FORMATS)
+    titles = ", ".join(data_format.title for data_format in FORMATS)
     raise DataError(
         source.path,
         f"the format is not recognised; supported are: {titles}.",

@@ -228,13 +228,13 @@ def _locate(text: str, raw: RawAspect) -> tuple[int | None, int | None, bool]:
 
 
 def _search(text: str, term: str) -> tuple[int, int, bool]:
-    found = find_term(text, term)
-    if found < 0:
+    place = find_term(text, term)
+    if place < 0:
         raise BadRowError(
             f"aspect {shown(term)} does not occur in the text.",
             "Copy the term from the text, or write NULL for an implicit aspect.",
         )
-    return found, found + len(term), False
+    return place, place + len(term), False
 
 
 def _relocate(text: str, term: str, start: int, end: int) -> tuple[int, int, bool]:

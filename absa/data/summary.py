@@ -110,12 +110,12 @@ def describe(
     """
     elsewhere = _text_keys(other) if other is not None else frozenset()
     tally = _Tally(elsewhere)
-    known, rows = open_samples(path, format, columns)
+    data_format, rows = open_samples(path, format, columns)
     for row in rows:
         tally.add(row)
     return DataSummary(
         path=str(path),
-        format=known.name,
+        format=data_format.name,
         samples=tally.samples,
         bad_lines=tally.bad_lines,
         bad_line_examples=tuple(tally.examples),

@@ -42,13 +42,13 @@ def _main_reason(process: Mapping[str, Any]) -> str:
 def thresholds() -> dict[str, float]:
     """The shipped thresholds."""
     text = (data_dir("configs") / FILE).read_text(encoding="utf-8")
-    found: dict[str, float] = parse_json(text)
-    return found
+    limits: dict[str, float] = parse_json(text)
+    return limits
 
 
 def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The warnings for these process metrics; an empty rate gives none."""
-    found = []
+    raised = []
     for name, metric, low_is_bad in _WATCHED:
         value = process[metric]["rate"]
         if value is None:
@@ -56,7 +56,7 @@ def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
         for severity in ("high", "warn"):
             limit = thresholds()[f"{name}_{severity}"]
             if reaches(value, limit) != low_is_bad:
-                found.append(
+                raised.append(
                     {
                         "metric": metric,
                         "severity": severity,
@@ -66,4 +66,4 @@ def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
                     }
                 )
                 break
-    return found
+    return raised

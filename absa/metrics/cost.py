@@ -53,8 +53,8 @@ class CostTally:
         self.critical_path_ms += sum(slowest.values())
         self.chain = max(self.chain, len(slowest))
         cost = cost_of(calls)
-        known = self.cost_usd is not None and cost is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (cost or 0.0) if known else None
+        is_priced = self.cost_usd is not None and cost is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (cost or 0.0) if is_priced else None
 
     def summary(self) -> dict[str, Any]:
         """Everything as JSON. A cost is null if the price of any call is not known."""

@@ -230,8 +230,8 @@ def means(per_seed: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
     """Mean and standard deviation of every number over the `n` seeds that have it."""
     values: dict[str, list[float]] = {}
     for part in per_seed.values():
-        for name, found in flat(_measured(part)):
-            number = found["rate"] if isinstance(found, Mapping) else found
+        for name, measured in flat(_measured(part)):
+            number = measured["rate"] if isinstance(measured, Mapping) else measured
             if number is not None:
                 values.setdefault(name, []).append(float(number))
     return {
@@ -246,12 +246,12 @@ def table(metrics: Mapping[str, Any]) -> Iterator[str]:
     seeds = metrics["seeds"]
     parts = metrics.get("per_seed") or {str(seeds[0] if seeds else ""): metrics}
     for seed, part in parts.items():
-        for name, found in flat(_measured(part)):
-            if isinstance(found, Mapping):
-                value = found["rate"]
-                yield _csv_line(name, seed, found["numerator"], found["denominator"], value)
+        for name, measured in flat(_measured(part)):
+            if isinstance(measured, Mapping):
+                value = measured["rate"]
+                yield _csv_line(name, seed, measured["numerator"], measured["denominator"], value)
             else:
-                yield _csv_line(name, seed, "", "", found)
+                yield _csv_line(name, seed, "", "", measured)
     for name, mean in metrics.get("mean_over_seeds", {}).items():
         yield _csv_line(name, "mean", "", "", mean["mean"])
 

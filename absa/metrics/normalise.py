@@ -116,43 +116,43 @@ class Normaliser:
         before = self._proposed(meta.candidates) or self._before(meta.correction_applied_log)
         after: dict[str, dict[str, Any]] = {}
         for a in output.final_result.final_aspects:
-            found = after.setdefault(self.key(a.aspect_term), {"span": _place(a.span), "said": {}})
-            found["said"].setdefault(a.polarity, opinion_of(a))
+            aspect = after.setdefault(self.key(a.aspect_term), {"span": _place(a.span), "said": {}})
+            aspect["said"].setdefault(a.polarity, opinion_of(a))
         tuples = []
         for t in output.final_result.stage1_tuples:
             key = self.key(t.aspect_term)
-            known = before.get(key) or after.get(key) or {"span": None, "said": {}}
+            record = before.get(key) or after.get(key) or {"span": None, "said": {}}
             tuples.append(
                 self.tuple(
                     t.aspect_term,
                     t.polarity,
-                    span=known["span"],
+                    span=record["span"],
                     category=t.category,
-                    opinion=t.opinion_term or known["said"].get(t.polarity),
-                    implicit=known["span"] is None,
+                    opinion=t.opinion_term or record["said"].get(t.polarity),
+                    implicit=record["span"] is None,
                 )
             )
         return tuples
 
     def _proposed(self, candidates: Iterable[Candidate]) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+        aspects: dict[str, dict[str, Any]] = {}
         for c in candidates:
-            known: dict[str, Any] = {"span": _place(c.span), "said": {}}
-            entry = found.setdefault(self.key(c.aspect_term), known)
+            record: dict[str, Any] = {"span": _place(c.span), "said": {}}
+            entry = aspects.setdefault(self.key(c.aspect_term), record)
             entry["said"].setdefault(c.polarity, c.evidence)
-        return found
+        return aspects
 
     def _before(self, log: Iterable[Correction]) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+        aspects: dict[str, dict[str, Any]] = {}
         for correction in log:
             shot = correction.before
             if shot is None or "sentiments" not in shot:  # a label that a person set
                 continue
             span = shot["span"]
-            said = {s["polarity"]: s["evidence"] for s in reversed(shot["sentiments"])}
-            entry = {"span": (span["start"], span["end"]) if span else None, "said": said}
-            found.setdefault(self.key(shot["aspect_term"]), entry)
-        return found
+            evidence_of = {s["polarity"]: s["evidence"] for s in reversed(shot["sentiments"])}
+            entry = {"span": (span["start"], span["end"]) if span else None, "said": evidence_of}
+            aspects.setdefault(self.key(shot["aspect_term"]), entry)
+        return aspects
 
     def _find(self, words: str | None) -> Place | None:
         return _place(locate(self._text, words)) if words else None

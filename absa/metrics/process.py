@@ -234,8 +234,8 @@ class ProcessTally:
 
     def _adoption(self) -> dict[str, Any]:
         reached = self.adoption.total()
-        found: dict[str, dict[str, Any]] = {"adopted": {}, "not_adopted": {}}
+        reasons: dict[str, dict[str, Any]] = {"adopted": {}, "not_adopted": {}}
         for (decision, reason), number in sorted(self.adoption.items()):
-            found[decision][reason] = rate(number, reached)
+            reasons[decision][reason] = rate(number, reached)
         adopted = sum(n for (decision, _), n in self.adoption.items() if decision == "adopted")
-        return {"adoption_rate": rate(adopted, reached), "adoption_by_reason": found}
+        return {"adoption_rate": rate(adopted, reached), "adoption_by_reason": reasons}

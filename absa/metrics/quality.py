@@ -72,14 +72,14 @@ def score_sample(
     domain: str | None,
 ) -> ScoredSample:
     """Score one sample at both stages."""
-    given = label is not None
+    has_label = label is not None
     if label is None and aspects is not None:
         label = label_of(a.polarity for a in aspects)
     about = ScoredSample(
         uid=output.uid,
         groups=tuple(_groups(output.lang, domain, aspects)),
         gold_label=label,
-        label_is_given=given,
+        label_is_given=has_label,
         stage1_label=output.stage1_ate.label,
         final_label=output.final_result.label,
     )
@@ -115,10 +115,10 @@ def tuple_changes(
     A stage is right about a tuple if both it and the gold have it, or neither has it. Tuples
     without a term are scored separately and are not counted here.
     """
-    one, two, known = (pairs(t for t in each if t.key) for each in (stage1, final, gold))
-    everything = one | two | known
+    one, two, gold_pairs = (pairs(t for t in each if t.key) for each in (stage1, final, gold))
+    everything = one | two | gold_pairs
     return Counter(
-        change((t in one) == (t in known), (t in two) == (t in known)) for t in everything
+        change((t in one) == (t in gold_pairs), (t in two) == (t in gold_pairs)) for t in everything
     )
 
 
@@ -223,18 +223,18 @@ class QualityTally:
         }
 
     def _changes(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for matching in _CHANGE_MATCHINGS:
             became = self.changes[matching]
             counts = {name: rate(became[name], became.total()) for name in CHANGES}
             gain = net_gain(self.gains[matching], became.total())
-            found[matching] = {**counts, "net_gain": gain}
+            changes[matching] = {**counts, "net_gain": gain}
         tuples = self.tuple_changes
-        found["tuples"] = {
+        changes["tuples"] = {
             **{name: rate(tuples[name], tuples.total()) for name in CHANGES},
             "net_gain": rate(tuples["fix"] - tuples["break"], tuples.total()),
         }
-        return found
+        return changes
 
 
 def stage_summary(
@@ -246,37 +246,37 @@ def stage_summary(
     opinions: bool = False,
 ) -> dict[str, Any]:
     """The scores of one stage; null if the gold has no such annotation."""
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for level in LEVELS:
-        known = scored and (level, "strict") in total.found
-        known = known and (level != "triplet" or opinions)
-        found[level] = (
+        is_scored = scored and (level, "strict") in total.found
+        is_scored = is_scored and (level != "triplet" or opinions)
+        summary[level] = (
             {matching: precision_recall(total.found[level, matching]) for matching in MATCHINGS}
-            if known
+            if is_scored
             else None
         )
     apart = total.implicit.get("pair", Found())
-    found["implicit"] = (
+    summary["implicit"] = (
         {level: precision_recall(f) for level, f in total.implicit.items() if level != "triplet"}
         if apart.gold
         else None
     )
     # Predictions without a term are not in the pairs, so they are counted here.
-    found["unnamed"] = {
+    summary["unnamed"] = {
         "predicted": apart.predicted,
         "right": apart.right,
         "gold": apart.gold,
     }
     for task in TASKS:
-        known = categories and task in total.tasks and (task != "asqp" or opinions)
-        found[task] = precision_recall(total.tasks[task]) if known else None
-    found["polarity_of_matched"] = (
+        is_scored = categories and task in total.tasks and (task != "asqp" or opinions)
+        summary[task] = precision_recall(total.tasks[task]) if is_scored else None
+    summary["polarity_of_matched"] = (
         {matching: class_summary(total.polarity[matching]) for matching in MATCHINGS}
         if scored and total.polarity
         else None
     )
-    found["label"] = class_summary(labels) if labels.total else None
-    return found
+    summary["label"] = class_summary(labels) if labels.total else None
+    return summary
 
 
 def precision_recall(found: Found) -> dict[str, Any]:
@@ -315,14 +315,14 @@ def bootstrap_sum(values: Iterable[int]) -> tuple[float, float]:
     Because there are few different values, the counts of each value are drawn from a multinomial.
     This is the same bootstrap, but much faster.
     """
-    found = Counter(values)
-    if not found:
+    counts = Counter(values)
+    if not counts:
         return 0.0, 0.0
-    size = found.total()
+    size = counts.total()
     drawn = np.random.default_rng(BOOTSTRAP_SEED).multinomial(
-        size, np.array(list(found.values())) / size, size=RESAMPLES
+        size, np.array(list(counts.values())) / size, size=RESAMPLES
     )
-    low, high = np.percentile(drawn @ np.array(list(found)), INTERVAL)
+    low, high = np.percentile(drawn @ np.array(list(counts)), INTERVAL)
     return float(low), float(high)
 
 
@@ -341,9 +341,9 @@ class Quality:
         if sample.stage1 is not None and sample.final is not None:
             sums = self.pair_f1.setdefault(sample.uid, [0.0] * 4)
             for place, score in ((0, sample.stage1), (2, sample.final)):
-                found = score.found.get(("pair", "strict"), Found())
-                sums[place] += 2 * found.right
-                sums[place + 1] += found.predicted + found.gold
+                pairs = score.found.get(("pair", "strict"), Found())
+                sums[place] += 2 * pairs.right
+                sums[place + 1] += pairs.predicted + pairs.gold
         for kind, name in sample.groups:
             self.groups.setdefault(kind, {}).setdefault(name, QualityTally()).add(sample)
 
@@ -383,9 +383,9 @@ class Quality:
     def signs(self) -> dict[str, Any]:
         """Whether strict and overlap scoring agree on the sign of the F1 change."""
         total = self.everything
-        found: dict[str, Any] = {}
+        signs: dict[str, Any] = {}
         if not total.gold_terms:
-            return found
+            return signs
         for level in LEVELS:
             if level == "triplet" and not total.gold_opinions:
                 continue
@@ -394,11 +394,11 @@ class Quality:
                 - _f1(total.stage1.found[level, matching])
                 for matching in _CHANGE_MATCHINGS
             }
-            found[level] = {
+            signs[level] = {
                 **{f"{matching}_difference": value for matching, value in moved.items()},
                 "disagree": _sign(moved["strict"]) != _sign(moved["overlap"]),
             }
-        return found
+        return signs
 
     def notes(self) -> list[str]:
         """Notes about the scores."""

@@ -88,11 +88,11 @@ class Classes:
 
     def add(self, predicted: Iterable[str], gold: Iterable[str]) -> None:
         """Count one answer."""
-        said, true = set(predicted), set(gold)
-        self.correct += said == true
+        predictions, true = set(predicted), set(gold)
+        self.correct += predictions == true
         self.total += 1
-        self.right.update(said & true)
-        self.predicted.update(said)
+        self.right.update(predictions & true)
+        self.predicted.update(predictions)
         self.gold.update(true)
 
     def merge(self, other: Classes) -> None:
@@ -112,8 +112,8 @@ class Classes:
 
     def macro_f1(self) -> float | None:
         """The mean of the F1 values; None without classes."""
-        found = self.f1()
-        return sum(found.values()) / len(found) if found else None
+        scores = self.f1()
+        return sum(scores.values()) / len(scores) if scores else None
 
 
 @dataclass
@@ -127,12 +127,12 @@ class Score:
 
     def merge(self, other: Score) -> None:
         """Add another score to this one."""
-        for what, found in other.found.items():
-            self.found[what] = self.found.get(what, Found()) + found
+        for what, counts in other.found.items():
+            self.found[what] = self.found.get(what, Found()) + counts
         for level, apart in other.implicit.items():
             self.implicit[level] = self.implicit.get(level, Found()) + apart
-        for task, found in other.tasks.items():
-            self.tasks[task] = self.tasks.get(task, Found()) + found
+        for task, counts in other.tasks.items():
+            self.tasks[task] = self.tasks.get(task, Found()) + counts
         for matching, classes in other.polarity.items():
             self.polarity.setdefault(matching, Classes()).merge(classes)
 
@@ -163,9 +163,9 @@ def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
         both = len(apart_said & apart_true)
         result.implicit[level] = Found(both, len(apart_said), len(apart_true))
         for matching in MATCHINGS:
-            said, true = _units(predicted, level, matching), _units(gold, level, matching)
-            right = len(matches(said, true, level, matching))
-            result.found[level, matching] = Found(right, len(said), len(true))
+            predictions, true = _units(predicted, level, matching), _units(gold, level, matching)
+            right = len(matches(predictions, true, level, matching))
+            result.found[level, matching] = Found(right, len(predictions), len(true))
     for task, unit in TASKS.items() if has_categories else ():
         one, other = {unit(t) for t in predicted}, {unit(t) for t in gold}
         result.tasks[task] = Found(len(one & other), len(one), len(other))
@@ -211,15 +211,15 @@ def overlap(one: Place, other: Place) -> float:
 
 def _units(tuples: Iterable[AbsaTuple], level: Level, matching: Matching) -> Units:
     """The tuples with a term, grouped by unit."""
-    found: dict[Hashable, list[AbsaTuple]] = {}
+    units: dict[Hashable, list[AbsaTuple]] = {}
     for t in tuples:
         if t.key:
             by_place = matching == "span"
             aspect = t.span if by_place and t.span else t.key
             opinion = t.opinion_span if by_place and t.opinion_span else t.opinion
             unit = (aspect, *_rest(level, t.polarity, opinion))
-            found.setdefault(unit, []).append(t)
-    return found
+            units.setdefault(unit, []).append(t)
+    return units
 
 
 def _nameless(tuples: Iterable[AbsaTuple], level: Level) -> set[Hashable]:
@@ -257,7 +257,7 @@ def _polarities(
 ) -> Classes:
     """The polarities of the matched aspects."""
     classes = Classes()
-    said, true = _units(predicted, "aspect", matching), _units(gold, "aspect", matching)
-    for mine, theirs in matches(said, true, "aspect", matching):
-        classes.add((t.polarity for t in said[mine]), (t.polarity for t in true[theirs]))
+    predictions, true = _units(predicted, "aspect", matching), _units(gold, "aspect", matching)
+    for mine, theirs in matches(predictions, true, "aspect", matching):
+        classes.add((t.polarity for t in predictions[mine]), (t.polarity for t in true[theirs]))
     return classes

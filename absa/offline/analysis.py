@@ -36,7 +36,7 @@ from absa.offline.text.other_languages import other_language
 from absa.offline.text.views import view_of
 from absa.offline.text.windows import Windows
 
-#: Share of its termness a noun phrase keeps without an opinion, and the score of a full link.
+#: Share of its probability that a noun phrase keeps without an opinion; the score of a full link.
 _UNLINKED = 0.45
 _FULL_LINK = 0.8
 #: How strong a rule's finding must be where the tagger does not know the domain, and how far its
@@ -199,7 +199,7 @@ def _learned(
     decision = models.decision.of(view.domain)
     firsts = [clause.first for clause in view.clauses]
     made = candidacies(view, models.tagger, models.polarity, noun_phrases, models.readers)
-    found = [
+    aspects = [
         Aspect(
             term=view.text[each.start : each.end],
             start=each.start,
@@ -207,17 +207,17 @@ def _learned(
             first=each.candidate.first,
             last=each.candidate.last,
             clause=bisect_right(firsts, each.candidate.first) - 1,
-            termness=round(each.candidate.probability, 3),
+            term_probability=round(each.candidate.probability, 3),
         )
         for each in made
     ]
     accepted: list[Finding] = []
     reserve: list[Finding] = []
     for aspect, each, (clause, nearest) in zip(
-        found, made, polarity_rules.ruled(view, found), strict=True
+        aspects, made, polarity_rules.read_by_rules(view, aspects), strict=True
     ):
         if models.readers is None and view.domain not in decision.domains:
-            each = replace(each, said=polarity_rules.backed(each.said, clause))
+            each = replace(each, said=polarity_rules.blend_with_rules(each.said, clause))
         word, likely = decision.polarity(each)
         sure = decision.confidence(each, word, likely)
         if each.judgement is not None and each.judgement.rules is not None:
@@ -226,7 +226,7 @@ def _learned(
             view, aspect, word, likely, round(sure, 3), (nearest, clause)
         )
         others = _alternatives(decision.polarities(each), word, sure)
-        finding = Finding(aspect, aspect.termness, learned, nearest, others)
+        finding = Finding(aspect, aspect.term_probability, learned, nearest, others)
         if sure >= decision.accept:
             accepted.append(finding)
         elif sure >= decision.reserve:
@@ -244,19 +244,21 @@ def _helped_out(
     by_rule: list[Finding] = []
     windows = Windows(view)
     for aspect, (clause, nearest) in zip(
-        noun_phrases, polarity_rules.ruled(view, noun_phrases), strict=True
+        noun_phrases, polarity_rules.read_by_rules(view, noun_phrases), strict=True
     ):
         linked = min(1.0, abs(clause.score) / _FULL_LINK)
-        strength = aspect.termness * (_UNLINKED + (1.0 - _UNLINKED) * linked)
+        strength = aspect.term_probability * (_UNLINKED + (1.0 - _UNLINKED) * linked)
         if clause.opinion is None or strength < _RULE_ACCEPT or _overlaps(aspect, learned):
             continue
-        said = models.polarity.aspect(windows.at(aspect.first), aspect.start, aspect.end)
-        said = polarity_rules.backed(said, clause)
-        likely = max(said)
-        word = LABELS[said.index(likely)]
+        probabilities = models.polarity.aspect(windows.at(aspect.first), aspect.start, aspect.end)
+        probabilities = polarity_rules.blend_with_rules(probabilities, clause)
+        likely = max(probabilities)
+        word = LABELS[probabilities.index(likely)]
         sure = round(_RULE_TRUST * strength, 3)
         reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
-        by_rule.append(Finding(aspect, sure, reading, nearest, _alternatives(said, word, sure)))
+        by_rule.append(
+            Finding(aspect, sure, reading, nearest, _alternatives(probabilities, word, sure))
+        )
         if len(by_rule) == MOST:
             break
     return sorted([*learned, *by_rule], key=lambda finding: finding.aspect.start)

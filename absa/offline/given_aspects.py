@@ -26,19 +26,21 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Find
     }
     aspects = _aspects(view, places)
     judge_of = Judge(view, models.polarity, models.readers, places.values(), alone=False)
-    found = []
-    for aspect, (clause, nearest) in zip(aspects, polarity_rules.ruled(view, aspects), strict=True):
+    findings = []
+    for aspect, (clause, nearest) in zip(
+        aspects, polarity_rules.read_by_rules(view, aspects), strict=True
+    ):
         judgement = judge_of.at(aspect.first, aspect.start, aspect.end)
-        said = judgement.said
+        probabilities = judgement.said
         if judgement.rules is not None:
             clause = nearest = by_rules(view, aspect, judgement)
         elif view.domain not in models.decision.domains:
-            said = polarity_rules.backed(said, clause)
-        likely = max(said)
-        word, sure = LABELS[said.index(likely)], round(likely, 3)
+            probabilities = polarity_rules.blend_with_rules(probabilities, clause)
+        likely = max(probabilities)
+        word, sure = LABELS[probabilities.index(likely)], round(likely, 3)
         reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))
-        found.append(Finding(aspect, sure, reading, nearest))
-    return found
+        findings.append(Finding(aspect, sure, reading, nearest))
+    return findings
 
 
 def _place(view: View, lowered: str, term: str) -> Place | None:
@@ -57,10 +59,10 @@ def _place(view: View, lowered: str, term: str) -> Place | None:
 def _aspects(view: View, places: Mapping[str, Place]) -> list[Aspect]:
     starts = [token.start for token in view.tokens]
     firsts = [clause.first for clause in view.clauses]
-    found = []
+    aspects = []
     for term, (start, end) in places.items():
         first = max(0, bisect_right(starts, start) - 1)
         last = max(first + 1, bisect_left(starts, end))
         clause = max(0, bisect_right(firsts, first) - 1)
-        found.append(Aspect(term, start, end, first, last, clause, termness=1.0))
-    return found
+        aspects.append(Aspect(term, start, end, first, last, clause, term_probability=1.0))
+    return aspects

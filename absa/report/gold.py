@@ -80,12 +80,16 @@ def side_by_side(entry: Entry, found: Comparison) -> list[Row]:
         key = lang.key(gold.term) if gold.term else f"\0{number}"
         row = rows.setdefault(key, Row(gold.term, gold.category))
         _add(row.gold, gold.polarity)
-    for said in result.stage1_tuples:
-        row = rows.setdefault(lang.key(said.name), Row(said.aspect_term, said.category))
-        _add(row.stage1, said.polarity)
-    for said in result.final_tuples:
-        row = rows.setdefault(lang.key(said.name), Row(said.aspect_term, said.category))
-        _add(row.final, said.polarity)
+    for predicted in result.stage1_tuples:
+        row = rows.setdefault(
+            lang.key(predicted.name), Row(predicted.aspect_term, predicted.category)
+        )
+        _add(row.stage1, predicted.polarity)
+    for predicted in result.final_tuples:
+        row = rows.setdefault(
+            lang.key(predicted.name), Row(predicted.aspect_term, predicted.category)
+        )
+        _add(row.final, predicted.polarity)
     return list(rows.values())
 
 

@@ -45,8 +45,8 @@ def _sum(costs: Iterable[NodeCost]) -> NodeCost:
         total.prompt_tokens += cost.prompt_tokens
         total.completion_tokens += cost.completion_tokens
         total.latencies += cost.latencies
-        known = total.cost is not None and cost.cost is not None
-        total.cost = (total.cost or 0.0) + (cost.cost or 0.0) if known else None
+        is_priced = total.cost is not None and cost.cost is not None
+        total.cost = (total.cost or 0.0) + (cost.cost or 0.0) if is_priced else None
     return total
 
 
@@ -55,12 +55,12 @@ def _unseen(seen: NodeCost, usage: Mapping[str, Any], cost_usd: float | None) ->
     calls = usage.get("calls", 0) - (seen.calls - seen.cached)
     if calls <= 0:
         return None
-    known = cost_usd is not None and seen.cost is not None
+    is_priced = cost_usd is not None and seen.cost is not None
     return NodeCost(
         calls=calls,
         prompt_tokens=usage.get("prompt_tokens", 0) - seen.prompt_tokens,
         completion_tokens=usage.get("completion_tokens", 0) - seen.completion_tokens,
-        cost=max(0.0, (cost_usd or 0.0) - (seen.cost or 0.0)) if known else None,
+        cost=max(0.0, (cost_usd or 0.0) - (seen.cost or 0.0)) if is_priced else None,
     )
 
 

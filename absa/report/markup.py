@@ -16,7 +16,7 @@ class Markup(str):
 
 def el(tag: str, *children: object, **attributes: object) -> Markup:
     """An element. `class_` is `class`, `aria_label` is `aria-label`; None and False leave out."""
-    given = "".join(
+    attribute_text = "".join(
         f" {name.rstrip('_').replace('_', '-')}"
         + ("" if value is True else f'="{escape(str(value))}"')
         for name, value in attributes.items()
@@ -24,9 +24,11 @@ def el(tag: str, *children: object, **attributes: object) -> Markup:
     )
     if tag in _VOID and not children:
         return Markup(
-            f"<{tag}{given}/>" if tag not in ("meta", "br", "input") else f"<{tag}{given}>"
+            f"<{tag}{attribute_text}/>"
+            if tag not in ("meta", "br", "input")
+            else f"<{tag}{attribute_text}>"
         )
-    return Markup(f"<{tag}{given}>{join(children)}</{tag}>")
+    return Markup(f"<{tag}{attribute_text}>{join(children)}</{tag}>")
 
 
 def join(children: Iterable[object]) -> Markup:

@@ -355,13 +355,13 @@ def _score_row(name: str, runs: Sequence[Shown]) -> Markup:
     cells: list[object] = []
     for run in runs:
         scores = run.headline.scores if run.headline else ()
-        found = next((s for s in scores if s.name == name), None)
+        score = next((s for s in scores if s.name == name), None)
         cells.append(
             [
-                el("b", f"{found.final:.3f}"),
-                el("small", f"Stage 1 {found.stage1:.3f} · {_signed(found.difference)}"),
+                el("b", f"{score.final:.3f}"),
+                el("small", f"Stage 1 {score.stage1:.3f} · {_signed(score.difference)}"),
             ]
-            if found
+            if score
             else "–"
         )
     return _row(name, cells)
@@ -608,8 +608,8 @@ def _graphs(runs: Sequence[Shown]) -> Markup:
 def _settings(runs: Sequence[Shown]) -> Markup:
     facts = [_run_facts(run) for run in runs]
     rows = []
-    for name in dict.fromkeys(name for found in facts for name in found):
-        values = [found.get(name, "–") for found in facts]
+    for name in dict.fromkeys(name for facts_of_run in facts for name in facts_of_run):
+        values = [facts_of_run.get(name, "–") for facts_of_run in facts]
         differs = len(set(values)) > 1
         rows.append(
             el(

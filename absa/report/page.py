@@ -110,11 +110,11 @@ def _pack(run: Shown) -> _Packed:
 def _stories(run: Shown, index: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     settings = run.directory.override
     for entry in run.directory.entries():
-        found = compare(entry)
-        run.tally.add(entry, found)
+        comparison = compare(entry)
+        run.tally.add(entry, comparison)
         run.insights.add(entry.output)
-        index.append(index_row(entry, found))
-        yield detail(entry, found, settings)
+        index.append(index_row(entry, comparison))
+        yield detail(entry, comparison, settings)
     for error in run.directory.errors:
         if error.get("uid") is not None:
             index.append(failed_row(error))
@@ -182,7 +182,7 @@ def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
     return "; ".join(
         [
             "default-src 'none'",
-            *(f"{name} {found}" for name, found in hashes.items()),
+            *(f"{name} {digest}" for name, digest in hashes.items()),
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",
@@ -199,7 +199,7 @@ def _page(runs: Sequence[Shown], packed: Sequence[_Packed]) -> str:
     style, script = asset("page.css"), _script()
     names = ", ".join(run.name for run in runs)
     drawings = [run.drawing for run in runs if run.drawing]
-    styles = [style, *(found for drawing in drawings for found in _STYLE.findall(drawing))]
+    styles = [style, *(rule for drawing in drawings for rule in _STYLE.findall(drawing))]
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -267,11 +267,11 @@ def _about(runs: Sequence[Shown], packed: Sequence[_Packed]) -> dict[str, Any]:
         "runs": [
             {
                 "name": run.name,
-                "count": len(found.index),
+                "count": len(data.index),
                 "seeds": len(run.directory.manifest.get("seeds") or [0]),
                 "steps": words.gate_steps(run.directory.override.allow_drop),
             }
-            for run, found in zip(runs, packed, strict=True)
+            for run, data in zip(runs, packed, strict=True)
         ],
         "gate": words.GATE,
         "gate_order": [*OVERRIDES, *CONFIRMS, *SKIPS],

@@ -205,8 +205,11 @@ def _context(context: dict[str, Any]) -> dict[str, Any]:
     points = context.get("rebuttal_points") or ()
     return {
         "hints": [
-            [aspect, [[h["speaker"], h["op"], h["weight"], h["polarity_hint"]] for h in said]]
-            for aspect, said in hints.items()
+            [
+                aspect,
+                [[h["speaker"], h["op"], h["weight"], h["polarity_hint"]] for h in aspect_hints],
+            ]
+            for aspect, aspect_hints in hints.items()
         ],
         "points": [
             [p["speaker"], p["stance"], p["weight"], p["polarity_hint"], list(p["key_points"])]
@@ -218,14 +221,14 @@ def _context(context: dict[str, Any]) -> dict[str, Any]:
 
 def _words(raw: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     """What personas said in words: texts and lists of texts."""
-    found: dict[str, Any] = {}
+    words: dict[str, Any] = {}
     for key in keys if isinstance(raw, dict) else ():
         value = raw.get(key)
         if isinstance(value, list):
             value = "; ".join(map(str, value))
         if value:
-            found[key] = str(value)
-    return found
+            words[key] = str(value)
+    return words
 
 
 def _edit(edit: dict[str, Any]) -> dict[str, Any]:
@@ -348,5 +351,5 @@ def _call(call: CallRecord, *, spoken: bool) -> dict[str, Any]:
 
 def _extras(raw: dict[str, Any]) -> dict[str, Any] | None:
     meta = raw.get("meta")
-    found = {k: meta[k] for k in _EXTRAS if meta.get(k)} if isinstance(meta, dict) else {}
-    return found or None
+    extras = {k: meta[k] for k in _EXTRAS if meta.get(k)} if isinstance(meta, dict) else {}
+    return extras or None

@@ -80,10 +80,10 @@ def _interval_of(quality: dict[str, Any]) -> tuple[float, float] | None:
 def alarms(metrics: dict[str, Any]) -> Iterator[str]:
     """What a reader of the scores must know, one sentence each."""
     for key in ("warnings", "notes"):
-        for found in _list(metrics.get(key)):
-            if isinstance(found, dict):
-                found = found.get("message") or ", ".join(f"{k} {v}" for k, v in found.items())
-            yield _sentence(str(found))
+        for alarm in _list(metrics.get(key)):
+            if isinstance(alarm, dict):
+                alarm = alarm.get("message") or ", ".join(f"{k} {v}" for k, v in alarm.items())
+            yield _sentence(str(alarm))
     dead = [f for f in _list(metrics.get("dead_gates")) if isinstance(f, dict)]
     if dead:
         names = ", ".join(f"{f.get('gate')} ({f.get('reached')})" for f in dead)

@@ -38,7 +38,7 @@ def _gold(queue: Queue) -> Iterator[dict[str, Any]]:
 
 def gold_aspects(output: FinalOutput) -> list[dict[str, Any]]:
     """The unique final tuples as gold; two opinions on one aspect are one tuple."""
-    found = {
+    aspects = {
         (a.aspect_term, _place(a), a.polarity): {
             "term": a.aspect_term,
             "from": _place(a)[0],
@@ -47,7 +47,7 @@ def gold_aspects(output: FinalOutput) -> list[dict[str, Any]]:
         }
         for a in output.final_result.final_aspects
     }
-    return list(found.values())
+    return list(aspects.values())
 
 
 def _place(aspect: FinalAspect) -> tuple[int | None, int | None]:

@@ -119,11 +119,11 @@ class Queue:
 
     def review(self, item: Item) -> Review | None:
         """The decisions about a text; None if there are none, or they are outdated."""
-        found = self.file.latest.get(item.uid)
-        if found is None or (found.seed, found.shown) != (item.seed, item.shown):
+        latest = self.file.latest.get(item.uid)
+        if latest is None or (latest.seed, latest.shown) != (item.seed, item.shown):
             return None
         # The file can have been edited by hand.
-        return None if check(found.decisions, item.output) else found
+        return None if check(latest.decisions, item.output) else latest
 
     def finished(self, item: Item) -> bool:
         """Whether the review of a text is finished."""
@@ -139,9 +139,9 @@ class Queue:
     @property
     def outdated(self) -> list[str]:
         """Texts whose reviews are about an earlier result of a run that was repeated or resumed."""
-        known = {item.uid: item for item in self.items}
+        items = {item.uid: item for item in self.items}
         return [
-            uid for uid in self.file.latest if uid not in known or self.review(known[uid]) is None
+            uid for uid in self.file.latest if uid not in items or self.review(items[uid]) is None
         ]
 
     def chosen(self, *, everything: bool = False, uid: str | None = None) -> list[Item]:

@@ -212,10 +212,10 @@ class _Run:
 
     def _recall_seeds(self) -> tuple[list[int], tuple[int, ...]]:
         """All seeds of the run, and the seeds to work on: the requested ones, else all."""
-        known: list[int] = self._journal.recall("seeds", list[int]) or []
-        seeds = self._plan.seeds or tuple(known) or (self._plan.settings.backend.seed,)
-        together = list(dict.fromkeys([*known, *seeds]))
-        if together != known:
+        recorded_seeds: list[int] = self._journal.recall("seeds", list[int]) or []
+        seeds = self._plan.seeds or tuple(recorded_seeds) or (self._plan.settings.backend.seed,)
+        together = list(dict.fromkeys([*recorded_seeds, *seeds]))
+        if together != recorded_seeds:
             self._journal.note("seeds", together)
         return together, seeds
 
@@ -262,11 +262,11 @@ class _Run:
 
     def _check_file_name(self, stem: str) -> None:
         """Reject a renamed file if uids were made from its old name."""
-        known = self._journal.recall("file_name")
-        if known is None:
+        file_name = self._journal.recall("file_name")
+        if file_name is None:
             self._journal.note("file_name", stem)
-        elif known != stem:
-            line = f"data.name: was {known!r}, is {stem!r}, and samples are named after it"
+        elif file_name != stem:
+            line = f"data.name: was {file_name!r}, is {stem!r}, and samples are named after it"
             raise other_run(self._plan.out, [line], "the file its old name")
 
     async def go(self, engine: RunEngine) -> RunReport:

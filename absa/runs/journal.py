@@ -89,7 +89,7 @@ class Totals:
 
     def plus(self, record: Finished) -> Totals:
         """Add one sample."""
-        known = self.cost_usd is not None and record.cost_usd is not None
+        is_priced = self.cost_usd is not None and record.cost_usd is not None
         return Totals(
             done=self.done + (record.status == "done"),
             failed=self.failed + (record.status == "failed"),
@@ -97,7 +97,7 @@ class Totals:
             cached=self.cached + record.cached,
             prompt_tokens=self.prompt_tokens + record.prompt_tokens,
             completion_tokens=self.completion_tokens + record.completion_tokens,
-            cost_usd=(self.cost_usd or 0.0) + (record.cost_usd or 0.0) if known else None,
+            cost_usd=(self.cost_usd or 0.0) + (record.cost_usd or 0.0) if is_priced else None,
         )
 
 

@@ -83,8 +83,8 @@ class Spread:
     def note(self, began: float) -> None:
         """Count a sample that started at this time and has ended now."""
         seconds = asyncio.get_running_loop().time() - began
-        known = seconds if self._taken is None else _FORGETTING * self._taken
-        self._taken = min(seconds, known)
+        average = seconds if self._taken is None else _FORGETTING * self._taken
+        self._taken = min(seconds, average)
         # A single slot needs no gaps.
         self._gap = _SPREAD * self._taken / self._width if self._width > 1 else 0.0
         self._noted.set()

@@ -129,10 +129,8 @@ async def _work_on(batch: Batch, graph: Graph | DirectGraph) -> None:
                     if control.draining:
                         break
                     shown = batch.demos.for_text(sample.text)
-                    known = batch.known_besides(sample)
-                    record = await analyse(
-                        graph, sample, position, batch.seed, shown, aux_hf, known
-                    )
+                    uids = batch.known_besides(sample)
+                    record = await analyse(graph, sample, position, batch.seed, shown, aux_hf, uids)
                 # The next sample starts while this record is being written.
                 if saving is not None:
                     await saving

@@ -94,8 +94,8 @@ def replay_settings(
     Raises:
         SettingsError: The settings are not valid for a replay.
     """
-    given = dict(overrides or {})
-    for key in given:
+    changes = dict(overrides or {})
+    for key in changes:
         if key in _REFUSED or key == "backend":
             raise SettingsError(
                 f"--set {key}: a replay always uses recorded answers; "
@@ -103,7 +103,7 @@ def replay_settings(
             )
     base = {} if config is not None else _as_overrides(recorded.settings)
     answers = {"backend.kind": "replay", "backend.path": str(recorded.directory)}
-    return load_settings(config, {**base, **given, **answers})
+    return load_settings(config, {**base, **changes, **answers})
 
 
 def _as_overrides(settings: Mapping[str, Any]) -> dict[str, object]:
@@ -111,8 +111,8 @@ def _as_overrides(settings: Mapping[str, Any]) -> dict[str, object]:
     pipeline = dict(settings.get("pipeline", {}))
     profile = load_settings(None, {"pipeline.override_profile": pipeline.get("override_profile")})
     filled_in = profile.pipeline.debate_override.model_dump(mode="json")
-    given = pipeline.pop("debate_override", {})
-    pipeline["debate_override"] = {k: v for k, v in given.items() if v != filled_in.get(k)}
+    thresholds = pipeline.pop("debate_override", {})
+    pipeline["debate_override"] = {k: v for k, v in thresholds.items() if v != filled_in.get(k)}
     return {**settings, "pipeline": pipeline}
 
 

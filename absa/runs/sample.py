@@ -47,7 +47,7 @@ async def analyse(
     known_besides: Mapping[str, Any],
 ) -> Finished:
     """Run one sample through the graph; return its record or an error record."""
-    given = graph_input(
+    graph_inputs = graph_input(
         sample.text,
         uid=sample.uid,
         lang=sample.lang,
@@ -57,7 +57,7 @@ async def analyse(
         besides=known_besides,
     )
     try:
-        output = await output_of(graph, given)
+        output = await output_of(graph, graph_inputs)
         await learn_from_gold(graph, output, sample)
         if aux_hf.enabled:
             # Pure computation, so it runs in a thread and does not block calls in flight.

@@ -61,8 +61,8 @@ def look(directory: Path) -> Seen:
     """
     if not (directory / JOURNAL).is_file():
         raise NoRun(f"{directory} is not a run directory: it has no {JOURNAL}")
-    if (told := _live_status(directory)) is not None:
-        return told
+    if (status := _live_status(directory)) is not None:
+        return status
     # Read before the manifest: at first the manifest is still the one of an earlier start.
     starting = is_locked(directory)
     recorded = _recorded(RunDirectory(directory))

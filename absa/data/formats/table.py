@@ -160,7 +160,7 @@ def _read_header(source: Source, lines: Iterator[Line]) -> Layout:
 def _apply_mapping(
     source: Source, names: list[str], folded: list[str], cell_of: dict[str, int]
 ) -> dict[str, int]:
-    told: dict[str, int] = {}
+    mapped: dict[str, int] = {}
     for name, column in source.columns.items():
         place = _find_column(folded, (column.strip().casefold(),))
         if place is None:
@@ -168,10 +168,10 @@ def _apply_mapping(
                 source.path,
                 f"there is no column {shown(column)}; the columns are: {_listed(names)}.",
             )
-        told[name] = place
-    taken = set(told.values())
+        mapped[name] = place
+    taken = set(mapped.values())
     guessed = {field: place for field, place in cell_of.items() if place not in taken}
-    return guessed | told
+    return guessed | mapped
 
 
 def _find_column(folded: list[str], accepted: tuple[str, ...]) -> int | None:

@@ -294,7 +294,7 @@ def zone_words(view: View, start: int, end: int, others: Sequence[Span]) -> list
     first, last = place.first, place.last
     passed = _aspects_between(size, place)
     zones = [0] * size
-    found: list[tuple[str, int]] = []
+    placed: list[tuple[str, int]] = []
     for index in range(size):
         if first <= index < last:
             continue
@@ -302,15 +302,15 @@ def zone_words(view: View, start: int, end: int, others: Sequence[Span]) -> list
         away = min(2, abs(scene.clause_of[index] - place.clause))
         step = bisect_left(_ZONE_STEPS, distance)
         zone = zones[index] = side * _PER_SIDE + step * 9 + passed[index] * 3 + away
-        found.append((words[index], zone))
+        placed.append((words[index], zone))
         if index + 1 < size and index + 1 != first:
-            found.append((f"{words[index]} {words[index + 1]}", zone))
+            placed.append((f"{words[index]} {words[index + 1]}", zone))
     for opinion in view.opinions:
         if not first <= opinion.first < last:
-            found.append((f"o:{round(opinion.score * 2)}", zones[opinion.first]))
-    found.append(("h:" + words[last - 1], _HEAD_ZONE))
-    found.append((f"k:{min(len(place.before) + len(place.after), 4)}", _COMPANY_ZONE))
-    return found
+            placed.append((f"o:{round(opinion.score * 2)}", zones[opinion.first]))
+    placed.append(("h:" + words[last - 1], _HEAD_ZONE))
+    placed.append((f"k:{min(len(place.before) + len(place.after), 4)}", _COMPANY_ZONE))
+    return placed
 
 
 def _aspects_between(size: int, place: Place) -> list[int]:

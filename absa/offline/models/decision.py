@@ -80,18 +80,20 @@ def candidacies(
     What a text says as a whole, it says of its only aspect: there the two probabilities meet in
     the middle.
     """
-    found = disjoint(tagger.candidates(view))
+    candidates = disjoint(tagger.candidates(view))
     if reader is not None:
-        found = _with_noun_phrases(found, noun_phrases)
-    found = _most_likely(found)
-    places = [(view.tokens[c.first].start, view.tokens[c.last - 1].end) for c in found]
-    likely = [place for place, c in zip(places, found, strict=True) if c.probability >= _LIKELY]
+        candidates = _with_noun_phrases(candidates, noun_phrases)
+    candidates = _most_likely(candidates)
+    places = [(view.tokens[c.first].start, view.tokens[c.last - 1].end) for c in candidates]
+    likely = [
+        place for place, c in zip(places, candidates, strict=True) if c.probability >= _LIKELY
+    ]
     judge = Judge(view, polarity, reader, likely, alone=len(likely) <= 1)
-    expected = sum(candidate.probability for candidate in found)
-    likelier = sorted(-candidate.probability for candidate in found)
-    by_rule = {(aspect.start, aspect.end): aspect.termness for aspect in noun_phrases}
+    expected = sum(candidate.probability for candidate in candidates)
+    likelier = sorted(-candidate.probability for candidate in candidates)
+    by_rule = {(aspect.start, aspect.end): aspect.term_probability for aspect in noun_phrases}
     made = []
-    for (start, end), candidate in zip(places, found, strict=True):
+    for (start, end), candidate in zip(places, candidates, strict=True):
         judgement = judge.at(candidate.first, start, end)
         company = min(expected - candidate.probability, _COMPANY)
         rank = likelier.index(-candidate.probability)
@@ -111,7 +113,8 @@ def _with_noun_phrases(
     more = [
         Candidate(aspect.first, aspect.last, _UNTAGGED, 1.0)
         for aspect in noun_phrases
-        if aspect.termness >= _TERMNESS and taken.isdisjoint(range(aspect.first, aspect.last))
+        if aspect.term_probability >= _TERMNESS
+        and taken.isdisjoint(range(aspect.first, aspect.last))
     ]
     return sorted([*found, *more], key=lambda candidate: candidate.first)
 

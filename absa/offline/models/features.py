@@ -68,14 +68,14 @@ def word_classes() -> Mapping[str, tuple[int, str]]:
 
 def _look_up(word: str) -> tuple[int, str]:
     table = word_classes()
-    known = table.get(word)
-    if known is not None:
-        return known
+    entry = table.get(word)
+    if entry is not None:
+        return entry
     for form in english.base_forms(word)[1:]:
-        known = table.get(form)
-        if known is not None:
-            plural = word.endswith("s") and known[1] == "NN"
-            return known[0], "NNS" if plural else known[1]
+        entry = table.get(form)
+        if entry is not None:
+            plural = word.endswith("s") and entry[1] == "NN"
+            return entry[0], "NNS" if plural else entry[1]
     if "-" in word:
         return _look_up(word.rsplit("-", 1)[1])
     for ending, tag in (("s", "NNS"), ("ing", "VBG"), ("ed", "VBD"), ("ly", "RB")):
@@ -175,18 +175,18 @@ def _shared(words: Sequence[Word], places: Places, domain: str | None, index: in
     word = words[index]
     before = words[index - 1] if index else _NOTHING
     after = words[index + 1] if index + 1 < size else _NOTHING
-    found = list(word.own)
+    features = list(word.own)
     for k in _REACH:
         at = index + k
         inside = 0 <= at < size
-        found += (words[at] if inside else _NOTHING).around[k]
+        features += (words[at] if inside else _NOTHING).around[k]
         if inside and places.sign[at]:
-            found.append(f"o{k}={places.sign[at]}")
+            features.append(f"o{k}={places.sign[at]}")
     first = words[index - 2].tag if index > 1 else _EDGE
     last = words[index + 2].tag if index + 2 < size else _EDGE
     sign, left, right = places.sign[index], places.left[index], places.right[index]
     judged = 1 if sign or left or right else 0
-    found += (
+    features += (
         f"tt-={before.tag}|{word.tag}",
         f"tt+={word.tag}|{after.tag}",
         f"ttt={before.tag}|{word.tag}|{after.tag}",
@@ -203,15 +203,15 @@ def _shared(words: Sequence[Word], places: Places, domain: str | None, index: in
         f"size|t={min(size // 8, 5)}{word.tag}",
     )
     if not index:
-        found.append("first")
+        features.append("first")
     if domain:
-        found += (
+        features += (
             f"D={domain}",
             f"D|l={domain}|{word.stem}",
             f"D|t={domain}|{word.tag}",
             f"D|j={domain}|{judged}{word.tag}",
         )
-    return found
+    return features
 
 
 def _english(view: View, places: Places, domain: str | None) -> list[list[str]]:
@@ -277,14 +277,14 @@ def _noun_runs(tokens: Sequence[Token]) -> list[tuple[int, int]]:
 
 def _predicates(words: Sequence[Word], clause: Sequence[int]) -> list[str]:
     """For each token the next predicate of its clause: what is said of a subject."""
-    found = [""] * len(words)
+    predicates = [""] * len(words)
     following = ""
     for index in range(len(words) - 1, -1, -1):
         after = words[index + 1] if index + 1 < len(words) else _NOTHING
         if after is not _NOTHING and clause[index] != clause[index + 1]:
             following = ""
-        found[index] = following
+        predicates[index] = following
         tag = words[index].tag
         if tag in _PREDICATES or (tag in ("NNG", "MAG") and after.tag in ("XSA", "XSV")):
             following = words[index].stem
-    return found
+    return predicates

@@ -41,8 +41,8 @@ class Table:
             return np.zeros(len(names), bool), self.weights
         wanted = keys_of(names)
         places = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        known = self.keys[places] == wanted
-        return known, self.weights[places[known]]
+        is_present = self.keys[places] == wanted
+        return is_present, self.weights[places[is_present]]
 
     def mixed(self, mixture: npt.NDArray[np.floating]) -> Table:
         """Every row multiplied by a matrix."""

@@ -134,11 +134,11 @@ def place_names(view: View) -> list[tuple[str, ...]]:
     """What is known about each token's place: opinions in its clause, the domain of the text."""
     places = places_of(view)
     about = (f"D={view.domain}",) if view.domain else ()
-    found = []
+    names = []
     for sign, left, right in zip(places.sign, places.left, places.right, strict=True):
         judged = 1 if sign or left or right else 0
-        found.append((f"o={sign}", f"j={judged}", *about))
-    return found
+        names.append((f"o={sign}", f"j={judged}", *about))
+    return names
 
 
 def shifted(rows: Array, by: int) -> Array:

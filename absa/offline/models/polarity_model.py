@@ -106,8 +106,8 @@ class PolarityModel:
         self, view: View, start: int, end: int, others: Sequence[cues.Span] = ()
     ) -> Scores:
         """The scores behind :meth:`aspect`: log-probabilities up to a common constant."""
-        found = cues.aspect_cues(view, start, end, others, self.valence)
-        scores = _scores(self.aspect_weights, found, 1.0)
+        features = cues.aspect_cues(view, start, end, others, self.valence)
+        scores = _scores(self.aspect_weights, features, 1.0)
         placed = cues.zone_words(view, start, end, others) if self.net else []
         if self.net and placed:
             scores = scores + self.net.scores(placed)
@@ -119,8 +119,8 @@ class PolarityModel:
 
     def text_scores(self, view: View) -> Scores:
         """The scores behind :meth:`text`."""
-        found = cues.text_cues(view)
-        scores = _scores(self.text_weights, found, unit(found))
+        features = cues.text_cues(view)
+        scores = _scores(self.text_weights, features, unit(features))
         return _with(scores, self.encoder[1], encoder.text_scores(view))
 
 
@@ -146,8 +146,8 @@ def _table(data: Mapping[str, npt.NDArray[Any]], name: str) -> Table:
 
 
 def _scores(table: Table, found: cues.Cues, factor: float) -> Scores:
-    known, weights = table.find([*found, BIAS])
-    values = np.fromiter((*found.values(), 1 / factor), np.float32, len(found) + 1)[known]
+    is_present, weights = table.find([*found, BIAS])
+    values = np.fromiter((*found.values(), 1 / factor), np.float32, len(found) + 1)[is_present]
     return np.asarray((values * np.float32(factor)) @ weights, np.float32)
 
 

@@ -105,13 +105,15 @@ class Tagger:
         """The features of a text with what this tagger says of each token added to them."""
         judged, begins, inside = self._marginals(view, rows)
         likely = [f"{_step(b)}{_step(i)}" for b, i in zip(begins, inside, strict=True)]
-        told = []
+        stacked = []
         for index, row in enumerate(rows):
             after = likely[index + 1] if index + 1 < len(rows) else "^"
             kind = "J" if 2 * judged[index] >= begins[index] else "N"
-            said = (f"base={likely[index]}", f"base+={likely[index]}|{after}", f"kind={kind}")
-            told.append([*row, *said, f"b={_step(begins[index])}", f"i={_step(inside[index])}"])
-        return told
+            features = (f"base={likely[index]}", f"base+={likely[index]}|{after}", f"kind={kind}")
+            stacked.append(
+                [*row, *features, f"b={_step(begins[index])}", f"i={_step(inside[index])}"]
+            )
+        return stacked
 
     def _marginals(self, view: View, rows: Rows) -> Marginals:
         """For each token P(it begins a judged aspect), P(it begins one), P(it continues one)."""
@@ -168,7 +170,7 @@ def spans(judged: list[float], begins: list[float], inside: list[float]) -> list
     of first order whose only memory is being in an aspect or not.
     """
     size = len(begins)
-    found = []
+    spans = []
     for first in range(size):
         probability = begins[first]
         if probability < _FLOOR:
@@ -179,11 +181,11 @@ def spans(judged: list[float], begins: list[float], inside: list[float]) -> list
             on = min(1.0, inside[last] / here) if last < size else 0.0
             exact = probability * (1.0 - on)
             if exact >= _FLOOR:
-                found.append(Candidate(first, last, exact, share))
+                spans.append(Candidate(first, last, exact, share))
             probability *= on
             if probability < _FLOOR:
                 break
-    return found
+    return spans
 
 
 def disjoint(candidates: list[Candidate]) -> list[Candidate]:

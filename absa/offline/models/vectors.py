@@ -51,9 +51,9 @@ class Vectors:
         """The vectors of words; zeros for one that is not known."""
         wanted = keys_of(words)
         places = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        found = self.rows[places].astype(np.float32) / np.float32(_STEPS)
-        found[self.keys[places] != wanted] = 0.0
-        return found
+        vectors = self.rows[places].astype(np.float32) / np.float32(_STEPS)
+        vectors[self.keys[places] != wanted] = 0.0
+        return vectors
 
 
 @cache

@@ -46,8 +46,8 @@ class ZoneNet:
 
     def scores(self, found: Sequence[tuple[str, int]]) -> Array:
         """The three scores of words in zones."""
-        known, vectors = self.vectors.find([word for word, _ in found])
-        zones = np.array([zone for _, zone in found])[known]
+        is_present, vectors = self.vectors.find([word for word, _ in found])
+        zones = np.array([zone for _, zone in found])[is_present]
         summed = (vectors * self.gates[zones]).sum(axis=0)
         hidden = np.tanh(summed @ self.inner + self.inner_bias)
         result: Array = hidden @ self.outer + summed @ self.direct + self.bias

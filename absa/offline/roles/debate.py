@@ -210,7 +210,7 @@ def judge(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
         }
         for each, word in kept
     ]
-    proofs = [
+    aspect_evidence = [
         {"aspect_ref": each.term, "evidence": each.evidence}
         for each in verdicts
         if each.after is not None and each.evidence
@@ -227,8 +227,8 @@ def judge(analysis: Analysis, inputs: DebateInputs) -> dict[str, Any]:
             each.term for each in verdicts if each.after is not None and each.probability < 0.5
         ],
         "sentence_polarity": sentence,
-        "sentence_evidence_spans": _sentence_evidence(analysis, proofs),
-        "aspect_evidence": proofs,
+        "sentence_evidence_spans": _sentence_evidence(analysis, aspect_evidence),
+        "aspect_evidence": aspect_evidence,
         "rationale": _rationale(tuples, sentence),
     }
 
@@ -240,8 +240,8 @@ def _polarities(verdict: Verdict) -> tuple[str, ...]:
     return verdict.before if len(verdict.before) > 1 else (verdict.after,)
 
 
-def _sentence_evidence(analysis: Analysis, proofs: list[dict[str, str]]) -> list[str]:
-    spans = list(dict.fromkeys(item["evidence"] for item in proofs))
+def _sentence_evidence(analysis: Analysis, aspect_evidence: list[dict[str, str]]) -> list[str]:
+    spans = list(dict.fromkeys(item["evidence"] for item in aspect_evidence))
     if not spans and analysis.overall is not None:
         spans = [quoted] if (quoted := lookup.evidence(analysis, analysis.overall)) else []
     if not spans and analysis.text.strip():

@@ -51,7 +51,7 @@ def distinct(analysis: Analysis) -> list[Finding]:
     """The findings, one for each term and polarity, in order of the text."""
     seen: set[tuple[str, str]] = set()
     first_of: dict[str, Finding] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for finding in analysis.findings:
         term, polarity = key(finding.aspect.term), finding.clause_reading.polarity
         if not term or (term, polarity) in seen:
@@ -60,11 +60,11 @@ def distinct(analysis: Analysis) -> list[Finding]:
         if term in first_of and finding.clause_reading.opinion is None:
             continue
         if term in first_of and first_of[term].clause_reading.opinion is None:
-            found.remove(first_of[term])
+            findings.remove(first_of[term])
         seen.add((term, polarity))
         first_of[term] = finding
-        found.append(finding)
-    return found
+        findings.append(finding)
+    return findings
 
 
 def find(analysis: Analysis, term: str) -> Finding | None:

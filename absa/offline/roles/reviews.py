@@ -53,13 +53,17 @@ def ate_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
     context = inputs.review_context or DebateContext()
     hints, decided, quotes = _hints(context), _debated(context), _quotes(context, analysis.text)
     reviews: list[dict[str, Any]] = []
-    known: set[str] = set()
+    seen: set[str] = set()
     for term in inputs.stage1_ate.terms:
         own = key(term)
-        known.add(own)
-        said = hints.get(own, {})
-        spoken_for = sum(weight for name, weight in said.items() if name != "drop")
-        if said.get("drop", 0.0) >= _HEARD and said["drop"] > spoken_for and own not in decided:
+        seen.add(own)
+        weights = hints.get(own, {})
+        spoken_for = sum(weight for name, weight in weights.items() if name != "drop")
+        if (
+            weights.get("drop", 0.0) >= _HEARD
+            and weights["drop"] > spoken_for
+            and own not in decided
+        ):
             reviews.append(
                 {"term": term, "action": "drop", "reason": "the debate found no ground for it"}
             )
@@ -67,7 +71,7 @@ def ate_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
         reviews.append({"term": term, "action": "keep"})
     for own, (term, polarity) in decided.items():
         at = analysis.text.find(term)
-        if own in known or at < 0 or hints.get(own, {}).get(polarity, 0.0) < _HEARD:
+        if own in seen or at < 0 or hints.get(own, {}).get(polarity, 0.0) < _HEARD:
             continue
         reviews.append(
             {
@@ -126,13 +130,13 @@ def atsa_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
     sure = _sure(context)
     overridden = _override(inputs, context, analysis.text)
     reviews: list[dict[str, Any]] = []
-    known: set[str] = set()
+    seen_keys: set[str] = set()
     for item in inputs.stage1_atsa.sentiments:
         term, polarity = item.aspect_term, item.polarity
         own = key(term)
-        if own in known:
+        if own in seen_keys:
             continue
-        known.add(own)
+        seen_keys.add(own)
         verdict = decided.get(own, (term, polarity))[1]
         finding = mention(analysis, term)
         quoted = quotes.get(own, "")
@@ -176,7 +180,7 @@ def atsa_review(analysis: Analysis, inputs: ReviewInputs) -> dict[str, Any]:
                 }
             )
     for own, (term, verdict) in decided.items():
-        if own in known or hints.get(own, {}).get(verdict, 0.0) < _HEARD:
+        if own in seen_keys or hints.get(own, {}).get(verdict, 0.0) < _HEARD:
             continue
         if term not in analysis.text or not quotes.get(own):
             continue

@@ -113,7 +113,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """Words that may name an aspect; ``termness`` is how likely exactly these words do."""
+    """Words that may name an aspect; ``term_probability`` is how likely exactly these words do."""
 
     term: str
     start: int
@@ -121,7 +121,7 @@ class Aspect:
     first: int
     last: int
     clause: int
-    termness: float
+    term_probability: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,28 +122,28 @@ def _clauses(tokens: Sequence[Token], cuts: Sequence[tuple[int, str]]) -> list[C
 def negators_english(tokens: Sequence[Token]) -> list[int]:
     """Indices of the words that negate."""
     words = lexicon("en")
-    found = []
+    negators = []
     for index, token in enumerate(tokens):
         if token.tag == "NEG" or (token.tag == "W" and token.lemma in words.negators):
             following = tokens[index + 1].lemma if index + 1 < len(tokens) else ""
             if token.lemma == "not" and following == "only":
                 continue
-            found.append(index)
-    return found
+            negators.append(index)
+    return negators
 
 
 def negation_english(
     tokens: Sequence[Token], hit: Hit, clause: Clause, negators: frozenset[int]
 ) -> tuple[int, ...]:
     """The negators before an opinion, within its clause and a few words' reach."""
-    found: list[int] = []
+    positions: list[int] = []
     reach = 2 if hit.score < 0 else _NEGATION_REACH
     for index in range(hit.first - 1, max(clause.first, hit.first - 1 - reach) - 1, -1):
         if tokens[index].tag == "P" and tokens[index].lemma in ",;:.!?":
             break
         if index in negators:
-            found.append(index)
-    return tuple(found)
+            positions.append(index)
+    return tuple(positions)
 
 
 def _absence(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
@@ -170,11 +170,11 @@ def negation_korean(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
     """The morphemes that negate an opinion: 안/못 before it; -지 않다, -ㄹ 수 없다, 이/가 없다."""
     if hit.presence:
         return _absence(tokens, hit)
-    found: list[int] = []
+    negators: list[int] = []
     for index in range(hit.first - 1, max(-1, hit.first - 3), -1):
         token = tokens[index]
         if token.tag == "MAG" and token.form in ("안", "못", "않"):
-            found.append(index)
+            negators.append(index)
             break
         if token.tag not in ("NNG", "XR", "MAG"):
             break
@@ -185,9 +185,9 @@ def negation_korean(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
         if token.tag in ("EF", "SF"):
             break
         if token.tag == "VX" and token.lemma in ("않다", "못하다", "말다") and seen_ending:
-            found.append(index)
+            negators.append(index)
         elif token.tag == "VA" and token.lemma == "없다" or token.tag == "VCN":
-            found.append(index)
+            negators.append(index)
         elif token.tag == "EC":
             if token.form not in ("지", "질", "지는", "진", "ᆯ지", "을지", "다고", "라고", "게"):
                 break
@@ -197,4 +197,4 @@ def negation_korean(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
         elif token.tag in ("NNG", "NNP", "VA", "VV", "MAG", "XR", "SL", "MAJ", "VX"):
             break
         index += 1
-    return tuple(found)
+    return tuple(negators)

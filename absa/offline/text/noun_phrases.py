@@ -27,16 +27,16 @@ def _clause_of(index: int, firsts: Sequence[int]) -> int:
     return bisect_right(firsts, index) - 1
 
 
-def _english_termness(token: Token, words: Lexicon) -> float:
+def _english_term_probability(token: Token, words: Lexicon) -> float:
     if token.tag != "W" or len(token.lemma) > 40:
         return 0.0
-    known = words.aspect_words.get(token.lemma)
-    if known is not None:
-        return known
+    prior = words.aspect_words.get(token.lemma)
+    if prior is not None:
+        return prior
     for form in english.base_forms(token.lemma)[1:]:
-        known = words.aspect_words.get(form)
-        if known is not None:
-            return known * 0.9 if token.lemma.endswith("s") else known * 0.5
+        prior = words.aspect_words.get(form)
+        if prior is not None:
+            return prior * 0.9 if token.lemma.endswith("s") else prior * 0.5
     if len(token.lemma) < 3 or token.lemma.endswith("ly"):
         return 0.0
     return _UNKNOWN
@@ -60,38 +60,38 @@ def _find_english(
 ) -> list[Aspect]:
     """Runs of words that are usually part of aspect terms."""
     words = lexicon("en")
-    termness = [_english_termness(token, words) for token in watched(tokens)]
+    term_probability = [_english_term_probability(token, words) for token in watched(tokens)]
     for index, token in watched(enumerate(tokens)):
-        if index in opinion_at and termness[index] < 0.5:
-            termness[index] = 0.0
-        elif termness[index] == _UNKNOWN and index:
+        if index in opinion_at and term_probability[index] < 0.5:
+            term_probability[index] = 0.0
+        elif term_probability[index] == _UNKNOWN and index:
             before = tokens[index - 1]
             if before.lemma in _DETERMINERS or index - 1 in opinion_at:
-                termness[index] = 0.45
+                term_probability[index] = 0.45
             elif token.form[:1].isupper() and before.tag == "W":
-                termness[index] = 0.3
+                term_probability[index] = 0.3
     aspects: list[Aspect] = []
     index = 0
     while index < len(tokens):
-        if termness[index] < 0.2:
+        if term_probability[index] < 0.2:
             index += 1
             continue
         last = index + 1
         while (
             last < len(tokens)
-            and termness[last] >= 0.2
+            and term_probability[last] >= 0.2
             and last - index < _MAX_WORDS
             and text[tokens[last - 1].end : tokens[last].start] in (" ", "  ")
         ):
             last += 1
         end = last
         # The head closes the phrase: a doubtful last word is not part of it.
-        best = max(termness[index:end])
-        while end - index > 1 and termness[end - 1] < min(0.35, best):
+        best = max(term_probability[index:end])
+        while end - index > 1 and term_probability[end - 1] < min(0.35, best):
             end -= 1
-        while end - index > 1 and termness[index] < 0.3:
+        while end - index > 1 and term_probability[index] < 0.3:
             index += 1
-        head = termness[end - 1]
+        head = term_probability[end - 1]
         start_char, end_char = tokens[index].start, tokens[end - 1].end
         aspects.append(
             Aspect(
@@ -108,12 +108,12 @@ def _find_english(
     return aspects
 
 
-def _korean_termness(token: Token, words: Lexicon) -> float:
+def _korean_term_probability(token: Token, words: Lexicon) -> float:
     if token.tag not in _NOUN:
         return 0.0
-    known = words.aspect_words.get(token.lemma.lower())
-    if known is not None:
-        return known
+    prior = words.aspect_words.get(token.lemma.lower())
+    if prior is not None:
+        return prior
     if token.tag == "SL" and len(token.lemma) < 2:
         return 0.0
     return _UNKNOWN
@@ -164,24 +164,24 @@ def _trim(
     words: Lexicon,
     firsts: Sequence[int],
 ) -> Aspect | None:
-    def termness(index: int) -> float:
+    def term_probability(index: int) -> float:
         token = tokens[index]
         if token.tag == "XSN":
             return 0.3
         if token.tag == "SN":
             return 0.2
-        value = _korean_termness(token, words)
+        value = _korean_term_probability(token, words)
         if index + 1 < last and tokens[index + 1].tag == "XSN":
             # 사용감 is an aspect although 사용 is none.
             joined = words.aspect_words.get(token.lemma + tokens[index + 1].lemma, 0.35)
             value = max(value, joined)
         return 0.0 if index in opinion_at and value < 0.5 else value
 
-    while last > first and termness(last - 1) < 0.1:
+    while last > first and term_probability(last - 1) < 0.1:
         last -= 1
     # A stretch from the last doubtful word on: "오늘 아침 식사" is about 아침 식사.
     start = last
-    while start > first and termness(start - 1) >= 0.15:
+    while start > first and term_probability(start - 1) >= 0.15:
         start -= 1
     while start < last and tokens[start].tag in ("XSN", "SN"):
         start += 1
@@ -197,9 +197,11 @@ def _trim(
         and following.tag in ("JKS", "JX", "JKO", "JC")
         and following.form in _SUBJECT
     )
-    head = max(termness(last - 1), 0.9 * words.aspect_words.get(term.lower().replace(" ", ""), 0))
+    head = max(
+        term_probability(last - 1), 0.9 * words.aspect_words.get(term.lower().replace(" ", ""), 0)
+    )
     if tokens[last - 1].tag == "XSN":
-        head = max(head, termness(last - 2), 0.45 if marked else 0.0)
+        head = max(head, term_probability(last - 2), 0.45 if marked else 0.0)
     if head == _UNKNOWN and marked:
         head = 0.35
     if last - start > 1:

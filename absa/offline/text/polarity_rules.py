@@ -194,12 +194,12 @@ def read_aspects(
 
 def _neighbours(clause: int, clauses: Sequence[Clause], aspect_clauses: set[int]) -> list[int]:
     """The following and the preceding clause of the sentence, unless a contrast divides them."""
-    found = []
+    neighbours = []
     if clause + 1 < len(clauses) and clauses[clause + 1].link == ADDITIVE:
-        found.append(clause + 1)
+        neighbours.append(clause + 1)
     if clause and clauses[clause].link == ADDITIVE and clause - 1 not in aspect_clauses:
-        found.append(clause - 1)
-    return found
+        neighbours.append(clause - 1)
+    return neighbours
 
 
 def learned(
@@ -231,7 +231,7 @@ def learned(
     return Reading(polarity, score, sure, best.start, best.end, best, tuple(agreeing or [best]))
 
 
-def ruled(view: View, found: Sequence[Aspect]) -> list[tuple[Reading, Reading]]:
+def read_by_rules(view: View, found: Sequence[Aspect]) -> list[tuple[Reading, Reading]]:
     """What the rules read about each aspect: its clause added up, and the nearest words."""
     return read_aspects(
         view.tokens,
@@ -243,7 +243,7 @@ def ruled(view: View, found: Sequence[Aspect]) -> list[tuple[Reading, Reading]]:
     )
 
 
-def backed(said: Probabilities, ruled: Reading) -> Probabilities:
+def blend_with_rules(said: Probabilities, ruled: Reading) -> Probabilities:
     """Learned probabilities with the weight of the rules' reading added to them."""
     push = _BACKING * max(-1.0, min(1.0, ruled.score))
     positive, negative = said[0] * math.exp(push), said[1] * math.exp(-push)

@@ -40,13 +40,13 @@ def view_of(text: str, lang: str | None = None, domain: str | None = None) -> Vi
         negators = frozenset(clauses.negators_english(tokens))
     if not tokens:
         return View(text, lang, domain=domain)
-    found, used = _opinions(text, lang, tokens, clause_list, hits, negators)
+    opinion_list, used = _opinions(text, lang, tokens, clause_list, hits, negators)
     return View(
         text=text,
         lang=lang,
         tokens=tuple(tokens),
         clauses=tuple(clause_list),
-        opinions=tuple(found),
+        opinions=tuple(opinion_list),
         negators=tuple(sorted(negators)),
         used_negators=frozenset(used),
         domain=domain,
@@ -66,7 +66,7 @@ def _opinions(
     negators: frozenset[int],
 ) -> tuple[list[Opinion], set[int]]:
     firsts = [clause.first for clause in clause_list]
-    found: list[Opinion] = []
+    opinion_list: list[Opinion] = []
     used: set[int] = set()
     hit_words = {index for hit in hits for index in range(hit.first, hit.last)}
     for hit in watched(hits):
@@ -88,7 +88,7 @@ def _opinions(
         attributive = False
         if lang == "ko":
             end, attributive = _korean_tail(tokens, last, end)
-        found.append(
+        opinion_list.append(
             Opinion(
                 text[start:end],
                 start,
@@ -103,7 +103,7 @@ def _opinions(
             )
         )
     used |= {index for index in negators if index in hit_words}
-    return found, used
+    return opinion_list, used
 
 
 def _korean_tail(tokens: Sequence[Token], last: int, end: int) -> tuple[int, bool]:

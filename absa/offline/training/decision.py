@@ -49,12 +49,12 @@ def judged(
     In a text of none of the `domains` the rules' reading is added, as when the text is analysed.
     """
     key = language(view.lang).key
-    found = candidacies(view, tagger, polarity, find_noun_phrases(view), reader)
+    candidates = candidacies(view, tagger, polarity, find_noun_phrases(view), reader)
     if domains is not None and reader is None and view.domain not in domains:
-        found = _backed(view, found)
-    said = ((key(view.text[made.start : made.end]), made) for made in found)
+        candidates = _backed(view, candidates)
+    keyed = ((key(view.text[made.start : made.end]), made) for made in candidates)
     gold = frozenset((key(a.term), a.polarity) for a in named if a.term and not a.implicit)
-    return Judged(tuple(said), gold)
+    return Judged(tuple(keyed), gold)
 
 
 def _backed(view: View, found: Sequence[Candidacy]) -> list[Candidacy]:
@@ -71,9 +71,9 @@ def _backed(view: View, found: Sequence[Candidacy]) -> list[Candidacy]:
         )
         for each in found
     ]
-    readings = polarity_rules.ruled(view, aspects)
+    readings = polarity_rules.read_by_rules(view, aspects)
     return [
-        replace(each, said=polarity_rules.backed(each.said, clause))
+        replace(each, said=polarity_rules.blend_with_rules(each.said, clause))
         for each, (clause, _) in zip(found, readings, strict=True)
     ]
 
@@ -98,13 +98,13 @@ def fit(
     """
     from sklearn.linear_model import LogisticRegression
 
-    known, silent = tuple(sorted(domains)), tuple(sorted(quiet))
-    decision = Decision((), mentioned, 1.0, 1.0, known, silent, stacked)
+    known_domains, silent = tuple(sorted(domains)), tuple(sorted(quiet))
+    decision = Decision((), mentioned, 1.0, 1.0, known_domains, silent, stacked)
     rows, right = [], []
     for text in texts:
         for key, made in text.candidates:
             polarity, likely = decision.polarity(made)
-            rows.append(evidence_of(made, polarity, likely, known))
+            rows.append(evidence_of(made, polarity, likely, known_domains))
             right.append((key, polarity) in text.gold)
     if len(set(right)) < 2:
         raise TooLittleData(
@@ -128,7 +128,7 @@ def fit(
 
 def pair_f1(texts: Sequence[Judged], decision: Decision) -> float:
     """F1 of (term, polarity) pairs, each term once per text."""
-    hits = said = wanted = 0
+    hits = predicted = wanted = 0
     for text in texts:
         pairs: dict[str, str] = {}
         for key, made in text.candidates:
@@ -136,6 +136,6 @@ def pair_f1(texts: Sequence[Judged], decision: Decision) -> float:
             if decision.confidence(made, polarity, likely) >= decision.accept:
                 pairs.setdefault(key, polarity)
         hits += len(text.gold & set(pairs.items()))
-        said += len(pairs)
+        predicted += len(pairs)
         wanted += len(text.gold)
-    return 2 * hits / (said + wanted) if said + wanted else 0.0
+    return 2 * hits / (predicted + wanted) if predicted + wanted else 0.0

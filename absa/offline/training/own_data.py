@@ -106,16 +106,16 @@ def score(cases: Sequence[Case], folder: Path) -> list[Score]:
 
 
 def _pair_f1(cases: Sequence[Case], analyser: Analyser) -> float:
-    hits = said = wanted = 0
+    hits = predicted = wanted = 0
     for case in cases:
         key = language(case.view.lang).key
-        found = analyser(case.sample.text, case.view.lang, case.sample.domain).findings
-        pairs = {(key(f.aspect.term), f.clause_reading.polarity) for f in found}
+        findings = analyser(case.sample.text, case.view.lang, case.sample.domain).findings
+        pairs = {(key(f.aspect.term), f.clause_reading.polarity) for f in findings}
         gold = {(key(a.term), a.polarity) for a in case.sample.aspects or () if a.term}
         hits += len(pairs & gold)
-        said += len(pairs)
+        predicted += len(pairs)
         wanted += len(gold)
-    return 2 * hits / (said + wanted) if said + wanted else 0.0
+    return 2 * hits / (predicted + wanted) if predicted + wanted else 0.0
 
 
 def _train_language(
@@ -173,7 +173,7 @@ def _judged(
 
 
 def _labelled(cases: Sequence[Case]) -> list[polarity_model.Labelled]:
-    found = []
+    labelled = []
     for case in cases:
         aspects = tuple(
             (aspect.from_, aspect.to, aspect.polarity)
@@ -181,8 +181,8 @@ def _labelled(cases: Sequence[Case]) -> list[polarity_model.Labelled]:
             if aspect.from_ is not None and aspect.to is not None
         )
         label = polarity_model.label_of(aspect.polarity for aspect in case.sample.aspects or ())
-        found.append(polarity_model.Labelled(case.view, aspects, label))
-    return found
+        labelled.append(polarity_model.Labelled(case.view, aspects, label))
+    return labelled
 
 
 def _naming(cases: Sequence[Case]) -> int:

@@ -24,8 +24,8 @@ FOLDS = 3
 #: A weight counts if it can move an answer at all.
 TINY = 0.01
 #: How far weights may go from the base's (inverse strength of the L2 penalty): aspects, texts.
-_ASPECT_FREEDOM = 0.02
-_TEXT_FREEDOM = 1.0
+_ASPECT_C = 0.02
+_TEXT_C = 1.0
 #: A cue counts if it occurs this often.
 _MIN_ASPECT_COUNT, _MIN_TEXT_COUNT = 2, 3
 #: Share of the other aspects hidden in training, because a tagger does not find all of them.
@@ -69,22 +69,22 @@ def train(samples: Iterable[Labelled], lang: str, base: PolarityModel) -> Polari
     """
     texts = list(samples)
     places, cases = aspect_cases(texts, base.valence)
-    known = _stack([base.aspect_scores(*place) for place in places])
-    weights, factor = _on_top(cases, base.aspect_weights, known, _ASPECT_FREEDOM)
+    base_scores = _stack([base.aspect_scores(*place) for place in places])
+    weights, factor = _on_top(cases, base.aspect_weights, base_scores, _ASPECT_C)
     net = base.net.mixed(np.eye(len(LABELS)) * factor) if base.net else None
     chosen, cases = text_cases(texts)
-    known = _stack([base.text_scores(text.view) for text in chosen])
-    text_weights, of_texts = _on_top(cases, base.text_weights, known, _TEXT_FREEDOM)
+    base_scores = _stack([base.text_scores(text.view) for text in chosen])
+    text_weights, of_texts = _on_top(cases, base.text_weights, base_scores, _TEXT_C)
     encoder = base.encoder[0] * factor, base.encoder[1] * of_texts
     return PolarityModel(lang, weights, text_weights, base.valence, net, encoder)
 
 
 def label_of(polarities: Iterable[str]) -> str | None:
     """The label of a text by its aspects; None where they contradict each other."""
-    found = set(polarities)
-    if {POSITIVE, NEGATIVE} <= found or not found:
+    distinct = set(polarities)
+    if {POSITIVE, NEGATIVE} <= distinct or not distinct:
         return None
-    return next(label for label in LABELS if label in found)
+    return next(label for label in LABELS if label in distinct)
 
 
 def aspect_cases(
@@ -93,17 +93,19 @@ def aspect_cases(
     """The aspects of all texts, and their cues."""
     spans = [(text, span) for text in texts for span in text.aspects]
     places = [(text.view, span[0], span[1], _some_others(text, span)) for text, span in spans]
-    found = ((cues.aspect_cues(*place, valence), 1.0) for place in places)
+    features = ((cues.aspect_cues(*place, valence), 1.0) for place in places)
     labels, labelled_texts = [span[2] for _, span in spans], [text for text, _ in spans]
-    return places, _cases(found, labels, labelled_texts, _MIN_ASPECT_COUNT)
+    return places, _cases(features, labels, labelled_texts, _MIN_ASPECT_COUNT)
 
 
 def text_cases(texts: Sequence[Labelled]) -> tuple[list[Labelled], Cases]:
     """The texts that have a label as a whole, and their cues."""
     chosen = [text for text in texts if text.label is not None]
-    found = (cues.text_cues(text.view) for text in chosen)
+    features = (cues.text_cues(text.view) for text in chosen)
     labels = [text.label or "" for text in chosen]
-    return chosen, _cases(((item, unit(item)) for item in found), labels, chosen, _MIN_TEXT_COUNT)
+    return chosen, _cases(
+        ((item, unit(item)) for item in features), labels, chosen, _MIN_TEXT_COUNT
+    )
 
 
 def _stack(scores: Sequence[npt.NDArray[np.float32]]) -> Array:
@@ -158,23 +160,23 @@ def bias_table(scores: Array) -> Table:
     return Table(keys_of([BIAS]), scores[None, :].astype(np.float32))
 
 
-def _on_top(cases: Cases, base: Table, known: Array, freedom: float) -> tuple[Table, float]:
+def _on_top(cases: Cases, base: Table, known: Array, c: float) -> tuple[Table, float]:
     """The base's table plus what its scores do not explain, and the factor of the base's scores."""
     scores = known.copy()
     for fold in range(FOLDS):
         here = cases.folds == fold
-        learnt, intercepts = _residual(cases, ~here, known, freedom)
+        learnt, intercepts = _residual(cases, ~here, known, c)
         scores[here] += cases.matrix[here] @ learnt + intercepts
     # A few sentences may be perfectly explained by chance: never surer than base and residual.
     factor = 1 / max(1.0, temperature(scores, cases.labels))
-    learnt, intercepts = _residual(cases, np.ones(len(known), bool), known, freedom)
+    learnt, intercepts = _residual(cases, np.ones(len(known), bool), known, c)
     own = Table(cases.keys, (learnt * factor).astype(np.float32))
     parts = [base.mixed(np.eye(len(LABELS)) * factor), own, bias_table(intercepts * factor)]
     return added(parts).without(TINY), factor
 
 
 def _residual(
-    cases: Cases, part: npt.NDArray[np.bool_], known: Array, freedom: float
+    cases: Cases, part: npt.NDArray[np.bool_], known: Array, c: float
 ) -> tuple[Array, Array]:
     """Logistic regression on top of known scores: what has to be added to them."""
     from scipy.optimize import minimize
@@ -191,11 +193,11 @@ def _residual(
         totals = powers.sum(axis=1, keepdims=True)
         error = weights * (powers / totals - gold)
         misfit = np.sum(weights * gold * (np.log(totals) - scores))
-        slope = np.vstack([matrix.T @ error, error.sum(axis=0)]) + table / freedom
-        return float(misfit + np.sum(table * table) / (2 * freedom)), slope.ravel()
+        slope = np.vstack([matrix.T @ error, error.sum(axis=0)]) + table / c
+        return float(misfit + np.sum(table * table) / (2 * c)), slope.ravel()
 
-    found = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
-    table = found.x.reshape(shape)
+    fit = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
+    table = fit.x.reshape(shape)
     return table[:-1], table[-1]
 
 

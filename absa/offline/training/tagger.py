@@ -31,14 +31,16 @@ def labels(view: View, aspects: Sequence[GoldAspect]) -> list[str]:
     for aspect in aspects:
         if aspect.from_ is not None and aspect.to is not None:
             polarities.setdefault((aspect.from_, aspect.to), set()).add(aspect.polarity)
-    found = ["O"] * len(view.tokens)
-    for (start, end), said in sorted(polarities.items(), key=lambda item: item[0][0] - item[0][1]):
+    tags = ["O"] * len(view.tokens)
+    for (start, end), polarity in sorted(
+        polarities.items(), key=lambda item: item[0][0] - item[0][1]
+    ):
         first, last = first_at.get(start), last_at.get(end)
-        if first is None or last is None or any(label != "O" for label in found[first : last + 1]):
+        if first is None or last is None or any(label != "O" for label in tags[first : last + 1]):
             continue
-        kind = "N" if said == {NEUTRAL} else "J"
-        found[first : last + 1] = [f"B{kind}", *[f"I{kind}"] * (last - first)]
-    return found
+        kind = "N" if polarity == {NEUTRAL} else "J"
+        tags[first : last + 1] = [f"B{kind}", *[f"I{kind}"] * (last - first)]
+    return tags
 
 
 def train(

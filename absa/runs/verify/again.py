@@ -83,7 +83,7 @@ class Replayer:
         """Replay a sample and yield the differences from the record."""
         self._answers.load(e.calls)
         recalled, opinion = e.output.meta.memory, e.output.meta.selective
-        given = graph_input(
+        graph_inputs = graph_input(
             e.output.text,
             uid=e.output.uid,
             lang=e.output.lang,
@@ -98,17 +98,17 @@ class Replayer:
             },
         )
         try:
-            again: FinalOutput = self._graph.invoke(given)["output"]
+            again: FinalOutput = self._graph.invoke(graph_inputs)["output"]
         except Exception as error:  # a damaged record can raise any error; the error is the finding
             return None, [("S1", f"{TRACES}: the answers cannot be replayed: {error}")]
-        found = [
+        differences = [
             (COUNTS, f"{TRACES}: this graph does not make the call {call}")
             for call in self._answers.unasked
         ]
         recorded = {k: v for k, v in e.raw.items() if k not in _NOT_DECIDED}
         recorded["meta"] = {**e.raw.get("meta", {})}
         if recorded["meta"].pop("seed", None) != seed:
-            found.append((COUNTS, f"{OUTPUTS}: meta.seed is not {seed}"))
+            differences.append((COUNTS, f"{OUTPUTS}: meta.seed is not {seed}"))
         made = again.model_dump(mode="json", exclude=set(_NOT_DECIDED))
         made["meta"].pop("seed")
         by_check: dict[str, list[str]] = {}
@@ -116,8 +116,8 @@ class Replayer:
             check = "S4" if path.startswith(_ACTIONS) else "S1"
             what = f"{path} is {shown(one)}, the recorded answers give {shown(other)}"
             by_check.setdefault(check, []).append(what)
-        found += [(check, some_of(whats, "; ")) for check, whats in by_check.items()]
-        return again, found
+        differences += [(check, some_of(whats, "; ")) for check, whats in by_check.items()]
+        return again, differences
 
 
 def same_prompts(e: Evidence, again: FinalOutput) -> Found:

@@ -34,9 +34,9 @@ def review_follows(output: FinalOutput, answers: Answers) -> Found:
 
 
 def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
-    given = _given(output)
+    aspect_names = _given(output)
     key = language(output.lang).key
-    said: list[tuple[str, str | None, str]] = []
+    expected: list[tuple[str, str | None, str]] = []
     for node, origin in _PERSPECTIVES.items():
         try:
             triplets = read_answer(TripletsAnswer, answers.get(node))[0].triplets
@@ -45,19 +45,23 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
         for item in triplets:
             words = (item.aspect_term, item.aspect_ref)
             name = next((word for word in words if word and word.strip()), None)
-            if given is not None:
-                name = given.get(key(item.aspect_ref or "")) or given.get(key(name or ""))
+            if aspect_names is not None:
+                name = aspect_names.get(key(item.aspect_ref or "")) or aspect_names.get(
+                    key(name or "")
+                )
             polarity = read(item.polarity).value
-            if polarity and (name or given is None):
-                said.append((origin, name, polarity))
+            if polarity and (name or aspect_names is None):
+                expected.append((origin, name, polarity))
     meta = output.meta
     listed = [(c.origin_agent, c.aspect_term, c.polarity) for c in meta.candidates]
-    if listed != said:
-        yield "S1", f"the candidates are {_short(listed)}, the perspectives said {_short(said)}"
+    if listed != expected:
+        yield "S1", f"the candidates are {_short(listed)}, the perspectives said {_short(expected)}"
     if [c.tuple_id for c in meta.candidates] != [f"t{n}" for n in range(len(meta.candidates))]:
         yield "S1", "the candidates are not numbered t0, t1, …"
     proposed = {(key(c.name), judgement(c.category, c.polarity)) for c in meta.candidates}
-    proposed |= {(own, "neutral") for own in (given or {}) if own not in {k for k, _ in proposed}}
+    proposed |= {
+        (own, "neutral") for own in (aspect_names or {}) if own not in {k for k, _ in proposed}
+    }
     listed_tuples = {
         (key(t.name), judgement(t.category, t.polarity)) for t in output.final_result.stage1_tuples
     }
@@ -91,10 +95,12 @@ def _actions_follow(output: FinalOutput, answers: Answers) -> Found:
     for action in meta.review_actions:
         raw = answers.get(_REVIEWERS.get(action.actor, ""))
         try:
-            said = read_answer(ReviewActionsAnswer, raw)[0].review_actions
+            actions = read_answer(ReviewActionsAnswer, raw)[0].review_actions
         except AnswerError:
             return
-        spoken = {(item.action_type, tuple(dict.fromkeys(item.target_tuple_ids))) for item in said}
+        spoken = {
+            (item.action_type, tuple(dict.fromkeys(item.target_tuple_ids))) for item in actions
+        }
         if (action.action_type, action.target_tuple_ids) not in spoken:
             what = f"{action.action_type} of {', '.join(action.target_tuple_ids)}"
             yield "S1", f"{what} counts for {action.actor}, who did not say it"
@@ -154,11 +160,11 @@ def _given(output: FinalOutput) -> dict[str, str] | None:
     if output.meta.given_aspects is None:
         return None
     key = language(output.lang).key
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for term in output.meta.given_aspects:
         if key(term):
-            found.setdefault(key(term), term)
-    return found
+            names.setdefault(key(term), term)
+    return names
 
 
 def _aspect(output: FinalOutput, candidate: Any) -> str:

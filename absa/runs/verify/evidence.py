@@ -82,8 +82,8 @@ class Evidence:
 
     def answer(self, node: str) -> dict[str, Any] | None:
         """The answer of a node in its last turn."""
-        found = [c.record.get("output") for c in self.calls if c.record.get("node") == node]
-        return found[-1] if found and isinstance(found[-1], dict) else None
+        answers = [c.record.get("output") for c in self.calls if c.record.get("node") == node]
+        return answers[-1] if answers and isinstance(answers[-1], dict) else None
 
     def keyed(self, tuples: Iterable[AspectTuple]) -> Tuples:
         """Tuples by aspect key, each with its judgement."""
@@ -91,9 +91,13 @@ class Evidence:
 
     def debate_tuples(self) -> set[tuple[str, str]]:
         """The valid tuples of the judge, with the names that the debate used."""
-        said = self.answer("judge")
+        judge_answer = self.answer("judge")
         try:
-            summary = read_answer(JudgeAnswer, said)[0] if said is not None else JudgeAnswer()
+            summary = (
+                read_answer(JudgeAnswer, judge_answer)[0]
+                if judge_answer is not None
+                else JudgeAnswer()
+            )
         except AnswerError:
             return set()
         return {

@@ -75,8 +75,8 @@ def same_scorecard(e: Evidence) -> Found:
 
 def sample_of(output: FinalOutput, card: Mapping[str, Any]) -> Sample:
     """The sample of an output and its scorecard."""
-    known = card.get("gold") or {}
-    aspects = known.get("aspects")
+    gold = card.get("gold") or {}
+    aspects = gold.get("aspects")
     return Sample(
         uid=output.uid,
         text=output.text,
@@ -84,8 +84,8 @@ def sample_of(output: FinalOutput, card: Mapping[str, Any]) -> Sample:
         domain=card.get("domain"),
         split=card.get("split"),
         aspects=None if aspects is None else tuple(map(GoldAspect.model_validate, aspects)),
-        label=known.get("label"),
-        incomplete_gold=bool(known.get("incomplete")),
+        label=gold.get("label"),
+        incomplete_gold=bool(gold.get("incomplete")),
     )
 
 
@@ -111,13 +111,13 @@ def same_signal(e: Evidence, settings: AuxHfSettings) -> Found:
         if settings.enabled:
             yield COUNTS, f"{OUTPUTS}: the classifier's opinion (aux_signals.hf) is missing"
         return
-    known = mapping_of(signal)
-    polarity = polarity_of(str(known.get("label")), dict(settings.labels))
+    recorded = mapping_of(signal)
+    polarity = polarity_of(str(recorded.get("label")), dict(settings.labels))
     facts = {
         "checkpoint": settings.checkpoint,
         "polarity": polarity,
         "disagrees_with_stage1": disagrees(polarity, e.output.stage1_ate.label),
         "disagrees_with_final": disagrees(polarity, e.output.final_result.label),
     }
-    for path, one, other in differing({name: known.get(name) for name in facts}, facts):
+    for path, one, other in differing({name: recorded.get(name) for name in facts}, facts):
         yield "S1", f"{OUTPUTS}: aux_signals.hf.{path} is {shown(one)}, not {shown(other)}"

@@ -181,13 +181,13 @@ class _Verification:
 
     def _compare_identity(self) -> None:
         """Compare the manifest's settings with the run's identity, and its version with ours."""
-        known = self._manifest.get("identity")
-        if not isinstance(known, dict) or self._settings is None:
+        identity = self._manifest.get("identity")
+        if not isinstance(identity, dict) or self._settings is None:
             if self._settings is not None:
                 self._say(COUNTS, f"{MANIFEST}: the identity of the run is missing")
             return
-        for part, said in self._identified(known).items():
-            for difference in differences(known.get(part), said, part):
+        for part, recorded in self._identified(identity).items():
+            for difference in differences(identity.get(part), recorded, part):
                 self._say(COUNTS, f"{MANIFEST}: against the run's identity, {difference}")
         made_by = mapping_of(self._manifest.get("versions")).get(PACKAGE)
         if made_by != versions()[PACKAGE]:
@@ -199,7 +199,7 @@ class _Verification:
         changed = [
             f"{part}/{name}"
             for part in ("prompts", "resources")
-            for name, sha256 in mapping_of(known.get(part)).items()
+            for name, sha256 in mapping_of(identity.get(part)).items()
             if folder_hashes(part).get(name) != sha256
             and (part == "prompts" or name.startswith("patterns"))
         ]
@@ -209,7 +209,7 @@ class _Verification:
                 "changed since the run, so that decisions and prompts may differ: "
                 f"{some_of(changed)}"
             )
-        self._compare_named_files(mapping_of(known.get("files")))
+        self._compare_named_files(mapping_of(identity.get("files")))
 
     def _compare_named_files(self, recorded: Mapping[str, Any]) -> None:
         """Compare the files that settings name with the run. They can have been edited."""
@@ -226,8 +226,8 @@ class _Verification:
     def _identified(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """The manifest's settings and data in the form that an identity has."""
         settings = dict(mapping_of(self._manifest.get("settings")))
-        given = mapping_of(settings.get("backend"))
-        backend = {k: v for k, v in given.items() if k not in TRANSPORT}
+        backend_settings = mapping_of(settings.get("backend"))
+        backend = {k: v for k, v in backend_settings.items() if k not in TRANSPORT}
         if backend.get("kind") == "openai" and backend.get("base_url") is None:
             # The environment named the server of the run; its current value does not matter.
             then = mapping_of(mapping_of(known.get("settings")).get("backend"))
@@ -378,12 +378,12 @@ class _Verification:
         return limit if isinstance(limit, int) else None
 
     def _compare_with_data(self, sample: Sample) -> None:
-        known = self._known.get(sample.uid)
-        if known is None:
+        recorded = self._known.get(sample.uid)
+        if recorded is None:
             return
-        if known.texts - {digest_of(sample.text)}:
+        if recorded.texts - {digest_of(sample.text)}:
             self._say(COUNTS, "the text of the output is not that of the data", sample.uid)
-        if known.gold - {digest_of([gold(sample), sample.domain, sample.split])}:
+        if recorded.gold - {digest_of([gold(sample), sample.domain, sample.split])}:
             self._say(
                 COUNTS,
                 "gold, domain or split of the scorecard is not that of the data",
@@ -472,10 +472,10 @@ class _Verification:
             ("usage", "prompt_tokens"): self._usage["prompt_tokens"],
             ("usage", "completion_tokens"): self._usage["completion_tokens"],
         }
-        for (part, name), found in facts.items():
+        for (part, name), value in facts.items():
             recorded = parts[part].get(name)
-            if recorded != found or isinstance(recorded, bool):
-                what = f"{MANIFEST} says {part}.{name} {recorded}, the files have {found}"
+            if recorded != value or isinstance(recorded, bool):
+                what = f"{MANIFEST} says {part}.{name} {recorded}, the files have {value}"
                 self._say(COUNTS, what)
         self._count_costs(parts["usage"])
 
@@ -556,32 +556,36 @@ class _Verification:
             self._say(COUNTS, f"{TRACES} or {GATE}: seed {seed} does not belong to the run", uid)
 
     def _check_one(self, e: Evidence, replayer: Replayer | None, seed: int) -> None:
-        found: list[tuple[str, str]] = []
+        violations: list[tuple[str, str]] = []
         for check in (same_calls, same_scorecard, same_gate_log):
-            found += check(e)
+            violations += check(e)
         # Decisions must follow from answers, so they are checked before a person's changes.
         agents = before_person(e)
-        found += follows_directly(agents)
+        violations += follows_directly(agents)
         again: FinalOutput | None = None
         if replayer is not None:
             again, differences_ = replayer.compare(agents, seed)
-            found += differences_
+            violations += differences_
         for check in (overruled_with_reason, corrections_visible):
-            found += check(agents)
+            violations += check(agents)
         for check in (person_follows, tuples_agree, stands_in_text):
-            found += check(e)
-        found += nothing_leaked(e)
+            violations += check(e)
+        violations += nothing_leaked(e)
         if self._settings is not None:
             allowed = self._settings.pipeline.memory.allow_eval_writes
-            found += recalled_fairly(e.output, e.split, any_split=allowed)
-            found += called_as_set(e, self._settings.backend, seed)
-            found += same_signal(e, self._settings.aux_hf)
-        if again is not None and self._prompts_unchanged and not any(c == "S1" for c, _ in found):
-            found += same_prompts(e, again)
+            violations += recalled_fairly(e.output, e.split, any_split=allowed)
+            violations += called_as_set(e, self._settings.backend, seed)
+            violations += same_signal(e, self._settings.aux_hf)
+        if (
+            again is not None
+            and self._prompts_unchanged
+            and not any(c == "S1" for c, _ in violations)
+        ):
+            violations += same_prompts(e, again)
         self._compare_costs(e.output, seed)
         for name, number in e.sizes().items():
             self._checks[name].checked += number
-        for name, what in dict.fromkeys(found):
+        for name, what in dict.fromkeys(violations):
             self._say(name, what, e.output.uid, seed)
 
     def _check_the_rest(self) -> None:

@@ -80,7 +80,7 @@ def _stage1_follows(e: Evidence) -> Found:
     if answers is None:
         return
     aspects, sentiments = answers
-    said: dict[str, set[str]] = {}
+    polarities: dict[str, set[str]] = {}
     own: dict[str, str | None] = {}
     named_keys = {e.lang.key(a.term) for a in aspects.aspects if a.term}
     for a in aspects.aspects:
@@ -95,7 +95,7 @@ def _stage1_follows(e: Evidence) -> Found:
                 own[key] = category
             if item.category is None:
                 category = own.get(key)
-            said.setdefault(key, set()).add(judgement(category, polarity))
+            polarities.setdefault(key, set()).add(judgement(category, polarity))
     every = own.keys() - {""}
     keys = every & {
         e.lang.key(a.term)
@@ -103,9 +103,11 @@ def _stage1_follows(e: Evidence) -> Found:
         if a.term and (a.name_probability is None or reaches(a.name_probability, e.least))
     }
     # An opinion that names nothing is an aspect only if it is judged.
-    keys |= {key for key in every - named_keys if key in said}
+    keys |= {key for key in every - named_keys if key in polarities}
     expected = {
-        (key, p) for key in keys for p in said.get(key) or {judgement(own.get(key), "neutral")}
+        (key, p)
+        for key in keys
+        for p in polarities.get(key) or {judgement(own.get(key), "neutral")}
     }
     recorded = e.keyed(e.output.final_result.stage1_tuples)
     added = {key for key, _ in recorded} - keys
@@ -113,7 +115,7 @@ def _stage1_follows(e: Evidence) -> Found:
     whole = named_keys - {""} <= keys and len(keys) < 2
     if len(added) == 1 and whole and e.lang.has_contrast(e.output.text):
         key = next(iter(added))
-        expected |= {(key, p) for p in said.get(key) or {"neutral"}}
+        expected |= {(key, p) for p in polarities.get(key) or {"neutral"}}
     if recorded != expected:
         yield (
             "S1",
@@ -209,22 +211,23 @@ def _patched_agrees(e: Evidence) -> Found:
 
 def overruled_with_reason(e: Evidence) -> Found:
     """S3. An aspect with a revised span counts as the same aspect."""
-    said = e.debate_tuples()
-    if not said or not e.is_debate:
+    debate_tuples = e.debate_tuples()
+    if not debate_tuples or not e.is_debate:
         return
     meta, final = e.output.meta, e.keyed(e.output.final_result.final_tuples)
     if not e.adopted:
-        if said != final and meta.adopt_reason not in EV_REASONS:
+        if debate_tuples != final and meta.adopt_reason not in EV_REASONS:
             yield (
                 "S3",
-                f"the debate's tuples {pairs_in(said)} are not the final ones {pairs_in(final)}, "
-                f"and {meta.adopt_reason!r} is not an allowed reason",
+                f"the debate's tuples {pairs_in(debate_tuples)} are not the final ones "
+                f"{pairs_in(final)}, and {meta.adopt_reason!r} is not an allowed reason",
             )
         return
     renamed = renames(e.output.meta.correction_applied_log, e.lang)
-    if {(present_name(key, renamed), polarity) for key, polarity in said} != final:
+    if {(present_name(key, renamed), polarity) for key, polarity in debate_tuples} != final:
         yield (
             "S3",
-            f"the debate's tuples {pairs_in(said)} are not the final ones {pairs_in(final)}, "
+            f"the debate's tuples {pairs_in(debate_tuples)} are not the final ones "
+            f"{pairs_in(final)}, "
             "and yet Stage 2 was adopted",
         )
