@@ -162,7 +162,7 @@ def test_trusted_arrays_that_are_damaged_are_still_refused(
         ("accept", "NaN", "accept: Input should be a finite number"),
         ("reserve", "-Infinity", "reserve: Input should be a finite number"),
         ("mentioned", "1e999", "mentioned: Input should be a finite number"),
-        ("weights", "[0.5]", "weights has 1 numbers, not 19"),
+        ("weights", "[0.5]", "weights has 1 numbers, not 20"),
         ("weights", '["a"]', r"weights\.0: Input should be a valid number"),
         ("domains", "7", "domains: Input should be a valid"),
     ],

@@ -204,6 +204,7 @@ def test_unknown_words_have_no_vector_and_known_ones_stay_what_they_were(tmp_pat
 def test_the_shipped_models_are_small_and_korean_needs_no_network() -> None:
     folder = data_dir("resources") / "models"
     shipped = [path for path in folder.iterdir() if path.suffix != ".md"]
-    assert sum(path.stat().st_size for path in shipped) < 20_000_000
+    # The English encoder is half of it.
+    assert sum(path.stat().st_size for path in shipped) < 50_000_000
     assert Models().of("ko").tagger._network is None
     assert Models().of("en").tagger._network is not None

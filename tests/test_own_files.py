@@ -62,15 +62,15 @@ def test_an_own_prompt_is_asked_with_and_the_others_stay(tmp_path: Path) -> None
 def test_an_own_lexicon_changes_what_the_offline_analyser_reads(tmp_path: Path) -> None:
     text = "The grommet is zorky."
     shipped = json.loads((data_dir("resources") / "lexicons/en.json").read_text("utf-8"))
-    resource(tmp_path, "lexicons/en.json", opinions={**shipped["opinions"], "zorky": -1.0})
+    resource(tmp_path, "lexicons/en.json", opinions={**shipped["opinions"], "zorky": 1.0})
     settings = with_resources(tmp_path)
-    assert absa.analyze(text, absa.load_settings("abl_no_debate")).final_result.label != "negative"
-    assert absa.analyze(text, settings).final_result.label == "negative"
+    assert absa.analyze(text, absa.load_settings("abl_no_debate")).final_result.label != "positive"
+    assert absa.analyze(text, settings).final_result.label == "positive"
     switchable = build_switchable(
         settings.pipeline, OfflineBackend(), own_files=read_own_files(settings)
     )
     output = asyncio.run(switchable.ainvoke({"text": text}))["output"]
-    assert output.final_result.label == "negative"
+    assert output.final_result.label == "positive"
 
 
 def test_own_patterns_count_in_the_rules(tmp_path: Path) -> None:

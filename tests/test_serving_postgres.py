@@ -143,5 +143,7 @@ def test_a_database_that_does_not_let_us_in_is_named_without_its_password(
         asyncio.run(enter())
     assert PASSWORD not in str(refused.value)
     monkeypatch.delenv(serving.URL)
-    with pytest.raises(InputError, match=f"{serving.URL} names none"):
+    with pytest.raises(
+        InputError, match=f"needs a database: set the environment variable {serving.URL}"
+    ):
         asyncio.run(enter())

@@ -121,7 +121,7 @@ export default {
   "turn {n}": "차례 {n}", "✕ error": "✕ 오류", cached: "캐시", answer: "답변",
   // The gate: verdicts, and what passing a condition means
   "Overrides of this text used up": "이 문장의 오버라이드를 다 씀", "an override is still allowed for this text": "이 문장에 오버라이드가 아직 허용됨",
-  "Nothing positive or negative said": "긍정도 부정도 말하지 않음", "somebody said positive or negative": "누군가 긍정이나 부정을 말함",
+  "Nothing positive or negative said": "긍정도 부정도 말하지 않음", "there is a positive or negative hint": "누군가 긍정이나 부정을 말함",
   "No evidence given": "근거 없음", "there is evidence": "근거가 있음",
   "Evidence not in the text": "근거가 문장에 없음", "the evidence is in the text": "근거가 문장에 있음",
   "Evidence too short": "근거가 너무 짧음", "the evidence has at least 2 characters": "근거가 두 글자 이상",
@@ -134,7 +134,7 @@ export default {
   "Agreed already": "이미 일치함", "it is not settled yet (confidence {min_target_conf} asked for)": "아직 확실하지 않음 (신뢰도 {min_target_conf} 필요)",
   "Confirmed: confidence raised": "확인: 신뢰도 올림", "a sentiment has another polarity": "감성의 극성이 다름",
   "Override: polarity changed": "오버라이드: 극성 바뀜", "Override: tuple dropped": "오버라이드: 튜플 삭제",
-  "the debate does not ask for a drop loudly enough ({drop})": "삭제를 바라는 소리가 약함 ({drop})",
+  "the weight of the drops is too low ({drop})": "삭제를 바라는 소리가 약함 ({drop})",
   // Adoption
   "Adopted: risks resolved": "채택: 위험이 풀림", "Adopted: the debate asked for it": "채택: 토론이 요구함", "Adopted: better grounded": "채택: 근거가 나아짐",
   "Adopted: reviews changed it": "채택: 검토가 바꿈", "Nothing to adopt": "채택할 것 없음", "Evidence value too low": "근거 값이 너무 낮음", "Blocked by a conflict": "충돌로 막힘",
