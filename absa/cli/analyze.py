@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from absa.schemas.output import FinalOutput
     from absa.schemas.settings import Settings
 
-HELP = """Analyze texts, or a file with one text per line, or texts as you type them (-i).
+HELP = """Analyze texts, a file of texts, or what you type (-i).
 
 Shows each aspect with its polarity and evidence, the label of the text, and what the debate
 changed and why.

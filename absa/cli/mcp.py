@@ -8,7 +8,7 @@ import typer
 
 from absa.cli.options import ConfigOption, SetOption, UsageError, WiringOption, settings_from
 
-HELP = """Serve the analysis to agents as an MCP tool (analyze_review) over stdin and stdout.
+HELP = """Serve the analysis as a tool to MCP clients.
 
 An MCP client (a chat program, an editor, an agent) starts this command itself. With --http the
 tool is served at http://127.0.0.1:PORT/mcp to programs on this machine. Needs the extra mcp."""

@@ -14,7 +14,7 @@ from absa.cli.run import parse_columns
 if TYPE_CHECKING:
     from absa.offline.training.own_data import Case
 
-HELP = """Train the offline analyzer on your labelled data, or on what a model answered in a run.
+HELP = """Train the offline analyzer on labels or on a model's answers.
 
 With --from-run nobody has to annotate: label some texts once with a strong model, train on the
 answers of which the run is sure, and analyze the rest for nothing. Training starts from the

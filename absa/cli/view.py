@@ -17,7 +17,7 @@ from absa.cli.options import (
     settings_from,
 )
 
-HELP = """Serve a local page: type a text, watch the agents, ask "what if", browse runs.
+HELP = """Open a local page to watch the agents and browse runs.
 
 The page needs no network and is served to this machine only. DIR is a run directory, or a folder
 that holds run directories (default: runs, if there is such a folder); runs that are still going on
