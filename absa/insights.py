@@ -86,17 +86,17 @@ class Insights:
         self.uids.append(output.uid)
         self.extra.append(dict(output.extra))
         self.labels[output.final_result.label] += 1
-        found: set[tuple[tuple[str, str], str]] = set()
+        counted: set[tuple[tuple[str, str], str]] = set()
         for aspect in output.final_result.final_aspects:
             key, name, kind = _topic_of(aspect, output.lang)
             topic = self.topics.setdefault(key, Topic(kind))
             topic.names[name] += 1
-            if (key, aspect.polarity) not in found:
-                found.add((key, aspect.polarity))
+            if (key, aspect.polarity) not in counted:
+                counted.add((key, aspect.polarity))
                 topic.texts[aspect.polarity].append(number)
             if aspect.is_grounded and (words := _quote(aspect, output.text)):
                 _keep(topic.quotes[aspect.polarity], Quote(output.uid, words, aspect.confidence))
-        self.said.append(found)
+        self.said.append(counted)
 
     def ranked(self, polarity: str | None = None) -> list[Topic]:
         """The topics, those with most judgements (of one polarity) first.
@@ -137,10 +137,10 @@ class Insights:
         if column is None:
             return None
         dates = [_date(row.get(column)) for row in self.extra]
-        known = [date for date in dates if date]
-        if not known:
+        present = [date for date in dates if date]
+        if not present:
             return None
-        months = {date[:2] for date in known}
+        months = {date[:2] for date in present}
         size = 1 if len(months) > _MONTHS else 3 if len(months) == 1 else 2
         groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for number, date in enumerate(dates):
@@ -227,10 +227,10 @@ def insights_of(run: Path) -> Insights:
         NoRun: It is not a run, or has no results.
     """
     directory = RunDirectory(run).require(OUTPUTS)
-    found = Insights()
+    collected = Insights()
     for record in directory.lines(OUTPUTS):
-        found.add(FinalOutput.model_validate(record))
-    return found
+        collected.add(FinalOutput.model_validate(record))
+    return collected
 
 
 def _topic_of(aspect: FinalAspect, lang: str) -> tuple[tuple[str, str], str, str]:
@@ -245,12 +245,12 @@ def _topic_of(aspect: FinalAspect, lang: str) -> tuple[tuple[str, str], str, str
 @lru_cache(maxsize=65536)
 def _group(term: str, lang: str) -> str:
     """What an aspect has in common with its synonyms."""
-    known = language(lang)
+    patterns = language(lang)
     base = term.lower()
     if lang == "en":
         *before, last = base.split() or [base]
         base = " ".join([*before, english.base_forms(last)[-1]])
-    key = known.key(base)
+    key = patterns.key(base)
     for number, group in enumerate(_synonyms(lang)):
         if key in group:
             return f"{lang}#{number}"
@@ -260,9 +260,9 @@ def _group(term: str, lang: str) -> str:
 @lru_cache(maxsize=16)
 def _synonyms(lang: str) -> tuple[frozenset[str], ...]:
     """Groups of aspect keys that mean one thing."""
-    known = language(lang)
+    patterns = language(lang)
     groups: Iterable[Iterable[str]] = lexicon(lang).synonyms if lang in LANGUAGES else ()
-    every = [frozenset(map(known.key, group)) for group in (*groups, *known.synonym_groups)]
+    every = [frozenset(map(patterns.key, group)) for group in (*groups, *patterns.synonym_groups)]
     return tuple(every)
 
 

@@ -35,8 +35,8 @@ class CategorySet:
 
     def glosses(self, lang: str) -> dict[str, str]:
         """The meaning of each category, in Korean for Korean texts; empty without a gloss."""
-        known = _known_glosses("ko" if lang == "ko" else "en")
-        return {name: known.get(spelling(name), "") for name in self.names}
+        shipped = _known_glosses("ko" if lang == "ko" else "en")
+        return {name: shipped.get(spelling(name), "") for name in self.names}
 
 
 @lru_cache(maxsize=64)
@@ -75,19 +75,19 @@ def _pairs(name: str) -> dict[str, tuple[str, str]]:
 @lru_cache(maxsize=2)
 def _known_glosses(lang: str) -> dict[str, str]:
     """The glosses of all shipped sets by spelling; the first set that has a category counts."""
-    known: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name in SHIPPED_CATEGORIES:
         raw = assets.read_json(f"categories/{name}.json")
         for category, (entity, attribute) in _pairs(name).items():
             gloss = f"{raw['entities'][entity][lang]}: {raw['attributes'][attribute][lang]}"
-            known.setdefault(spelling(category), gloss)
-    return known
+            by_name.setdefault(spelling(category), gloss)
+    return by_name
 
 
 def from_gold(categories: Iterable[str | None]) -> tuple[str, ...]:
     """The categories of a data set's gold, in a fixed order, each in its first spelling."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for category in categories:
         if category and category.strip():
-            found.setdefault(spelling(category), category.strip())
-    return tuple(sorted(found.values()))
+            names.setdefault(spelling(category), category.strip())
+    return tuple(sorted(names.values()))

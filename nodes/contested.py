@@ -54,7 +54,7 @@ def witnessed(
 
     With `only`, those of aspects with these keys.
     """
-    found: dict[Pair, Witnessed] = {}
+    tuples: dict[Pair, Witnessed] = {}
     for item in reader.tuples:
         polarity = read(item.polarity).value
         key = lang.key(name_of(item.aspect_term))
@@ -68,16 +68,16 @@ def witnessed(
             item.reported is not False,
             item.evidence,
         )
-        old = found.get((key, polarity))
+        old = tuples.get((key, polarity))
         if old is None or old.probability < one.probability:
-            found[key, polarity] = one
-    return found
+            tuples[key, polarity] = one
+    return tuples
 
 
 def given_keys(state: State, lang: Language) -> set[str] | None:
     """The keys of the given aspects; None if aspects are extracted."""
-    given = state.get("given_aspects")
-    return None if given is None else {lang.key(term) for term in given}
+    given_aspects = state.get("given_aspects")
+    return None if given_aspects is None else {lang.key(term) for term in given_aspects}
 
 
 def compare_stage1(state: State) -> CompareStage1Update:

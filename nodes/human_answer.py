@@ -278,9 +278,9 @@ def apply_human_review(output: FinalOutput, word: HumanReview | None) -> FinalOu
     label, confidence = result.label, result.confidence
     if log:
         label, confidence = aggregate(aspects)
-    said = next((_label(d.label) for d in word.decisions if isinstance(d, SetLabel)), None)
-    if said is not None:
-        label, confidence = said, CERTAIN
+    new_label = next((_label(d.label) for d in word.decisions if isinstance(d, SetLabel)), None)
+    if new_label is not None:
+        label, confidence = new_label, CERTAIN
         if label != result.label:
             before = {"label": result.label, "confidence": result.confidence}
             after = {"label": label, "confidence": confidence}

@@ -78,9 +78,9 @@ class PolarityCounter:
         """Parse a category; None without a set or a word."""
         if self.categories is None or word is None:
             return None
-        found = self.categories.find(word)
-        self.categories_invalid += found is None
-        return found
+        name = self.categories.find(word)
+        self.categories_invalid += name is None
+        return name
 
     def named(self, name: str | None, thing: str | None) -> None:
         """Count a changed name: an opinion word was cut, or it names nothing."""

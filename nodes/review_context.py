@@ -335,8 +335,8 @@ def _add_witnesses(
 ) -> None:
     """Add the hints of the second reader after those of the debate."""
     for term, hint in witnesses:
-        known = mentions.stage1_name(term) or term
-        hints.setdefault(names.setdefault(lang.key(known), known), []).append(hint)
+        name = mentions.stage1_name(term) or term
+        hints.setdefault(names.setdefault(lang.key(name), name), []).append(hint)
 
 
 def _mentioned(stage1: StageResult, words: str, lang: Language) -> list[str]:

@@ -54,10 +54,10 @@ def _aspect_rows(model: PolarityModel, texts: Texts) -> Rows:
         ]
         for start, end, polarity in places:
             others = [(s, e) for s, e, _ in places if (s, e) != (start, end)]
-            said = aspect_scores(view, start, end)
-            if said is not None and polarity in LABELS:
+            scores = aspect_scores(view, start, end)
+            if scores is not None and polarity in LABELS:
                 small.append(model.aspect_scores(replace(view, encoded=None), start, end, others))
-                encoded.append(said)
+                encoded.append(scores)
                 gold.append(LABELS.index(polarity))
                 weights.append(_weight(sample))
     return np.array(small, float), np.array(encoded, float), np.array(gold), np.array(weights)
@@ -66,10 +66,10 @@ def _aspect_rows(model: PolarityModel, texts: Texts) -> Rows:
 def _text_rows(model: PolarityModel, texts: Texts) -> Rows:
     small, encoded, gold, weights = [], [], [], []
     for sample, view in texts:
-        said = text_scores(view)
-        if said is not None and sample.label in LABELS:
+        scores = text_scores(view)
+        if scores is not None and sample.label in LABELS:
             small.append(model.text_scores(replace(view, encoded=None)))
-            encoded.append(said)
+            encoded.append(scores)
             gold.append(LABELS.index(sample.label))
             weights.append(_weight(sample))
     return np.array(small, float), np.array(encoded, float), np.array(gold), np.array(weights)

@@ -81,9 +81,9 @@ def fit_unnamed(
     cues: Sequence[model.Cues], labels: npt.NDArray[np.bool_], columns: dict[str, int]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Weights and biases, one row for each category."""
-    found = matrix(cues, columns)
+    rows = matrix(cues, columns)
     fits = [
-        LogisticRegression(C=C["unnamed"], max_iter=500).fit(found, labels[:, j])
+        LogisticRegression(C=C["unnamed"], max_iter=500).fit(rows, labels[:, j])
         if labels[:, j].any()
         else None
         for j in range(labels.shape[1])

@@ -380,7 +380,7 @@ _NEUTRAL = POLARITIES.index(NEUTRAL)
 
 def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) -> list[Example]:
     """The texts of a stage."""
-    found = []
+    texts = []
     for source, share in stage.shares.items():
         if source == EVERYDAY:
             made = examples(everyday_data.DATA / f"{source}.jsonl", pieces)
@@ -394,8 +394,8 @@ def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) ->
             rare = source == "mabsa_en" and any(span[2] == _NEUTRAL for span in text.spans)
             weight = _EVERYDAY_WEIGHT if source == EVERYDAY else 1.0
             text.weight = weight * (_RARE_NEUTRAL if rare else 1.0)
-        found += made
-    return found
+        texts += made
+    return texts
 
 
 def main() -> None:

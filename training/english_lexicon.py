@@ -18,7 +18,7 @@ CONTEXT = "en_context.txt"
 
 def expressions() -> dict[str, float]:
     """Each expression with its score, as the tokenizer reads it."""
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     score = 0.0
     for line in (DATA / "en_expressions.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
@@ -26,13 +26,13 @@ def expressions() -> dict[str, float]:
         elif line and not line.startswith("#"):
             for expression in filter(None, map(str.strip, line.split(","))):
                 words = " ".join(token.lemma for token in tokenize(expression))
-                found.setdefault(words, score)
-    return found
+                scores.setdefault(words, score)
+    return scores
 
 
 def context() -> dict[str, dict[str, float]]:
     """Words whose score depends on a noun: word, noun, score."""
-    found: dict[str, dict[str, float]] = {}
+    signs: dict[str, dict[str, float]] = {}
     for line in (DATA / CONTEXT).read_text("utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
@@ -40,8 +40,8 @@ def context() -> dict[str, dict[str, float]]:
         for group in groups.split(";"):
             score, *nouns = group.split()
             for word in words.split(","):
-                found.setdefault(word.strip(), {}).update(dict.fromkeys(nouns, float(score)))
-    return found
+                signs.setdefault(word.strip(), {}).update(dict.fromkeys(nouns, float(score)))
+    return signs
 
 
 def main() -> None:

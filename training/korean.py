@@ -112,12 +112,12 @@ def fold_of(text: str) -> int:
 
 def everyday() -> list[Labelled]:
     """The everyday sentences."""
-    found = []
+    samples = []
     for row in everyday_data.rows("ko"):
         sample = labelled(row, _EVERYDAY)
         label = row["label"] if row["label"] in LABELS else None
-        found.append(replace(sample, label=label))
-    return found
+        samples.append(replace(sample, label=label))
+    return samples
 
 
 def kote(data: Path) -> Iterator[Labelled]:
@@ -158,9 +158,9 @@ def text_model(cases: Cases, judged: Any, part_: Any) -> PolarityModel:
 def measures_of(place: Place, model: PolarityModel) -> tuple[Measures, ...]:
     """What the two readers look at."""
     rules = readers.rule_measures(place.view, place.span, place.scope)
-    said = model.aspect_scores(place.view, place.start, place.end, place.others).tolist()
+    scores = model.aspect_scores(place.view, place.start, place.end, place.others).tolist()
     whole = model.text_scores(place.view).tolist()
-    learned = readers.learned_measures(place.view, place.scope, said, whole, model, place.alone)
+    learned = readers.learned_measures(place.view, place.scope, scores, whole, model, place.alone)
     return learned, rules
 
 
@@ -185,19 +185,19 @@ def fit_reader(
 def label_texts(shipped: Sequence[Labelled], own: Sequence[Labelled], data: Path) -> list[Any]:
     """Texts with one of four labels, and how much each source counts."""
     everyday_labels = {row["text"]: row["label"] for row in everyday_data.rows("ko")}
-    found = [(s.view, everyday_labels[s.view.text], "everyday") for s in own]
+    texts = [(s.view, everyday_labels[s.view.text], "everyday") for s in own]
     films = 0
     for sample in shipped:
         if sample.aspects:
             polarities = {polarity for _, _, polarity in sample.aspects}
             both = {POSITIVE, NEGATIVE} <= polarities
-            found.append((sample.view, MIXED if both else sample.label, "translated"))
+            texts.append((sample.view, MIXED if both else sample.label, "translated"))
         elif films < _FILMS:
             films += 1
-            found.append((sample.view, sample.label, "films"))
+            texts.append((sample.view, sample.label, "films"))
     for row in read_rows(data / "train" / "kote.jsonl.gz"):
-        found.append((view_of(row["text"], "ko"), row["label"], "kote"))
-    return [(view, label, source) for view, label, source in found if label]
+        texts.append((view_of(row["text"], "ko"), row["label"], "kote"))
+    return [(view, label, source) for view, label, source in texts if label]
 
 
 def right(reader: Reader, rows: Sequence[Measures], labels: Sequence[str]) -> Any:

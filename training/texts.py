@@ -23,12 +23,12 @@ EVERYDAY = {"en": 2}
 
 def texts_of(data: Path, split: str, names: Sequence[str]) -> Texts:
     """The labelled texts of data sets, read."""
-    found = []
+    texts = []
     for name in names:
         for sample in read_samples(data / split / f"{name}.jsonl"):
             if not isinstance(sample, BadLine):
-                found.append((sample, view_of(sample.text, sample.lang, sample.domain)))
-    return found
+                texts.append((sample, view_of(sample.text, sample.lang, sample.domain)))
+    return texts
 
 
 def everyday_texts(lang: str, domains: Collection[str], *, calibration: bool = False) -> Texts:
@@ -36,13 +36,13 @@ def everyday_texts(lang: str, domains: Collection[str], *, calibration: bool = F
 
     They stand without their domain unless other data sets have it, too.
     """
-    found = []
+    texts = []
     path = everyday_data.DATA / f"everyday_{lang}.jsonl"
     for number, sample in enumerate(read_samples(path)):
         if not isinstance(sample, BadLine) and everyday_data.learned_from(number) != calibration:
             domain = sample.domain if sample.domain in domains else None
-            found.append((sample, view_of(sample.text, sample.lang, domain)))
-    return found
+            texts.append((sample, view_of(sample.text, sample.lang, domain)))
+    return texts
 
 
 def unseen_texts(data: Path, lang: str, folder: Path) -> Texts:

@@ -54,10 +54,10 @@ def cost_line(
     chosen = next((c for c in configurations if c.name == vote), None)
     rivals = [p for p in points if chosen and p["protocol"] not in ("vote", ANALYSER, "constant")]
     equal = _equal_calls(out, chosen, rivals, measured, resamples, seed) if chosen else []
-    found: dict[str, Any] = {"metric": PRIMARY, "points": points, "equal_calls": equal}
-    found["analyser"] = _against_analyser(points, measured, resamples, seed)
-    found["sentences"] = [*_sentences(found)]
-    return found
+    line: dict[str, Any] = {"metric": PRIMARY, "points": points, "equal_calls": equal}
+    line["analyser"] = _against_analyser(points, measured, resamples, seed)
+    line["sentences"] = [*_sentences(line)]
+    return line
 
 
 def _point(
@@ -109,14 +109,14 @@ def _equal_calls(
     most = vote.settings.pipeline.vote_calls
     sizes = {min(most, max(1, f(p["calls"]))) for p in points for f in (floor, ceil)}
     votes = vote_numbers(out / vote.name, sizes, vote.settings.pipeline.vote.threshold, measured)
-    found: list[dict[str, Any]] = []
+    comparisons: list[dict[str, Any]] = []
     for p in points:
         calls = min(float(most), max(1.0, p["calls"]))
         low, high = floor(calls), ceil(calls)
         share = calls - low
         rival = (1 - share) * votes[low] + share * votes[high]
         own = measured.numbers[:, measured.names.index(p["name"]), _AT]
-        found.append(
+        comparisons.append(
             {
                 "name": p["name"],
                 "calls": p["calls"],
@@ -124,10 +124,12 @@ def _equal_calls(
                 **_compared(own, rival, resamples, seed),
             }
         )
-    for one, p_holm in zip(found, statistics.holm([f["p"] for f in found]), strict=True):
+    for one, p_holm in zip(
+        comparisons, statistics.holm([f["p"] for f in comparisons]), strict=True
+    ):
         one["p_holm"] = p_holm
         one["word"] = _word(one)
-    return found
+    return comparisons
 
 
 def _word(one: Mapping[str, Any]) -> str:
@@ -183,7 +185,7 @@ def votes_of(output: FinalOutput, sizes: set[int], threshold: float) -> dict[int
         )
         for call in calls
     ]
-    found = {}
+    votes = {}
     for size in sizes:
         result = majority(results[:size], threshold, output.text, lang)
         final = output.final_result.model_copy(
@@ -192,8 +194,8 @@ def votes_of(output: FinalOutput, sizes: set[int], threshold: float) -> dict[int
                 "final_tuples": tuple_list(result, lang),
             }
         )
-        found[size] = output.model_copy(update={"final_result": final})
-    return found
+        votes[size] = output.model_copy(update={"final_result": final})
+    return votes
 
 
 def _row(output: FinalOutput, gold: Mapping[str, Any]) -> Floats:
@@ -213,8 +215,8 @@ def _against_analyser(
         return None
     best = max(calling, key=lambda p: p["value"])
     own, other = (measured.numbers[:, measured.names.index(p["name"]), _AT] for p in (best, alone))
-    found = _compared(own, other, resamples, seed)
-    return {"best": best["name"], "analyser": found.pop("vote"), **found}
+    comparison = _compared(own, other, resamples, seed)
+    return {"best": best["name"], "analyser": comparison.pop("vote"), **comparison}
 
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:

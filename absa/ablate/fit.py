@@ -154,13 +154,13 @@ def _pairs(output: FinalOutput, lang: Language) -> set[tuple[str, str]]:
 
 def _as_decided(judged: Judged) -> tuple[float, float]:
     output, gold, lang = judged
-    found = _pairs(output, lang)
-    return 2.0 * len(found & gold), float(len(found) + len(gold))
+    pairs = _pairs(output, lang)
+    return 2.0 * len(pairs & gold), float(len(pairs) + len(gold))
 
 
 def _texts(run: Path) -> Iterator[_Text]:
     for output, gold, lang in _judged(run):
-        opinion, found = output.meta.selective, _pairs(output, lang)
+        opinion, pairs = output.meta.selective, _pairs(output, lang)
         again = [
             t
             for t in (opinion.tuples if opinion else ())
@@ -169,7 +169,7 @@ def _texts(run: Path) -> Iterator[_Text]:
             if not t.is_implicit and t.aspect_term and output.meta.given_aspects is None
         ]
         keys = [(lang.key(t.aspect_term or ""), t.polarity) for t in again]
-        fixed = found - set(keys)
+        fixed = pairs - set(keys)
         calls = opinion.calls if opinion else 1
         yield _Text(
             uid=output.uid,

@@ -48,19 +48,19 @@ def study(asked: Study) -> dict[str, Any]:
     """
     measured = measure(asked.out, asked.configurations, asked.constant)
     spent = costs(asked.out, asked.configurations, measured.uids)
-    found = compare(asked, measured, spent)
-    found["cost_line"] = cost_line(
+    results = compare(asked, measured, spent)
+    results["cost_line"] = cost_line(
         asked.out,
         asked.configurations,
         asked.roles.vote,
         measured,
-        {one["name"]: one["scores"][PRIMARY] for one in found["configurations"]},
+        {one["name"]: one["scores"][PRIMARY] for one in results["configurations"]},
         spent,
         resamples=asked.resamples,
         seed=asked.seed,
     )
-    found["verdict"]["cost_line"] = " ".join(found["cost_line"]["sentences"])
-    return found
+    results["verdict"]["cost_line"] = " ".join(results["cost_line"]["sentences"])
+    return results
 
 
 def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[str, Any]:

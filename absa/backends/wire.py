@@ -229,8 +229,8 @@ def _rename_keys(parsed: Parsed, answer: type[Answer]) -> Parsed:
     output = _renamed(parsed.output, wire_schema(answer), renamed)
     if not renamed:
         return parsed
-    said = ", ".join(f"{theirs} as {ours}" for theirs, ours in renamed.items())
-    return replace(parsed, output=output, notes=(*parsed.notes, f"keys read: {said}"))
+    renamings = ", ".join(f"{theirs} as {ours}" for theirs, ours in renamed.items())
+    return replace(parsed, output=output, notes=(*parsed.notes, f"keys read: {renamings}"))
 
 
 def _renamed(value: Any, schema: Mapping[str, Any], renamed: dict[str, str]) -> Any:

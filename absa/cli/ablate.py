@@ -193,14 +193,14 @@ def _fit(source: Path | None, data: Path | None, out: Path, seed: int, *, as_jso
 
     if source is None or data is not None:
         raise AblationError("--fit: needs --from RUN, a labelled run of protocol selective")
-    found = fit(source, seed=seed)
+    fitted = fit(source, seed=seed)
     settings = RunDirectory(source).settings
     assert settings is not None, "`fit` has read them"
-    written = write_fit(out, found, settings)
+    written = write_fit(out, fitted, settings)
     if as_json:
-        print_json(json.dumps(found, ensure_ascii=False, indent=2))
+        print_json(json.dumps(fitted, ensure_ascii=False, indent=2))
     else:
-        for line in sentences(found):
+        for line in sentences(fitted):
             print_text(line)
     print_text(f"written to {out}: {', '.join(path.name for path in written)}", stderr=True)
 

@@ -43,9 +43,9 @@ def export_run(
 
     suffix = WRITERS[to].suffix if to in WRITERS else ""
     path = out or run.with_name(f"{run.resolve().name}-{to}{suffix}")
-    said = console(stderr=True)
-    with said.status("exporting…"):
+    screen = console(stderr=True)
+    with screen.status("exporting…"):
         notes = export(run, to, path)
-    said.print(f"wrote {printable(str(path))}", markup=False, highlight=False)
+    screen.print(f"wrote {printable(str(path))}", markup=False, highlight=False)
     for note in notes:
-        said.print(note, markup=False, highlight=False)
+        screen.print(note, markup=False, highlight=False)

@@ -46,12 +46,12 @@ def insights(
     from absa.insights import insights_of
 
     with console(stderr=True).status("counting…"):
-        found = insights_of(run).summary(by, limit=1000 if as_json else SHOWN)
+        summary = insights_of(run).summary(by, limit=1000 if as_json else SHOWN)
     if as_json:
-        print_json(json.dumps(found, ensure_ascii=False))
+        print_json(json.dumps(summary, ensure_ascii=False))
         return
     out = console()
-    for part in _tables(found):
+    for part in _tables(summary):
         out.print(part)
         out.print()
 

@@ -39,14 +39,14 @@ class Notes:
     @property
     def lines(self) -> list[str]:
         """One sentence each."""
-        said = {
+        fields = {
             "unnamed judgements are left out: the format has none": self.unnamed,
             "tuples without a category are left out: the format needs one": self.uncategorised,
             "tuples without an opinion term are left out: the format needs one": (
                 self.without_opinion
             ),
         }
-        return [f"{count:,} {words}" for words, count in said.items() if count]
+        return [f"{count:,} {words}" for words, count in fields.items() if count]
 
 
 def rows(texts: Iterable[Judged]) -> Iterator[dict[str, Any]]:
@@ -79,12 +79,12 @@ def _row(j: Judgement) -> dict[str, Any]:
 
 def write_csv(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
     """A row for each tuple, with the columns of the data behind."""
-    found = list(rows(texts))
-    columns = dict.fromkeys([*COLUMNS, *(name for row in found for name in row)])
+    table = list(rows(texts))
+    columns = dict.fromkeys([*COLUMNS, *(name for row in table for name in row)])
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(columns), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(table)
     yield buffer.getvalue()
 
 
@@ -230,8 +230,8 @@ class Words:
 
     def numbers(self, place: Place | None) -> str:
         """First and end of the words at a place, `-1,-1` for none."""
-        found = self.within(place) if place else []
-        return f"{found[0]},{found[-1] + 1}" if found else "-1,-1"
+        words = self.within(place) if place else []
+        return f"{words[0]},{words[-1] + 1}" if words else "-1,-1"
 
 
 def write_nikl(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
@@ -337,8 +337,8 @@ def annoabsa(text: Judged) -> list[dict[str, Any]]:
 
 def write_annoabsa_json(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
     """AnnoABSA's JSON."""
-    found = [{**t.extra, "id": t.uid, "text": t.text, "label": annoabsa(t)} for t in texts]
-    yield json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+    records = [{**t.extra, "id": t.uid, "text": t.text, "label": annoabsa(t)} for t in texts]
+    yield json.dumps(records, ensure_ascii=False, indent=1) + "\n"
 
 
 def write_annoabsa_csv(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:

@@ -102,7 +102,9 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         small, plain = replace(models, decision=models.stage1, stage1=None), _plain(view)
         first, _ = _read(plain, small, given, models.polarity.text(plain))
     knows_domain = view.domain in models.decision.domains
-    found = compare(first, second, KNOWN_DOMAIN if knows_domain and first is not second else None)
+    compared = compare(
+        first, second, KNOWN_DOMAIN if knows_domain and first is not second else None
+    )
     return Analysis(
         text=view.text,
         lang=view.lang,
@@ -110,8 +112,8 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         clauses=view.clauses,
         negators=view.negators,
         opinions=view.opinions,
-        findings=tuple(found.reported),
-        reserve=tuple(found.reserve),
+        findings=tuple(compared.reported),
+        reserve=tuple(compared.reserve),
         overall=overall,
         mood=mood,
         label=label_of(view, second.reported, overall)
@@ -143,8 +145,8 @@ def _read_label(shares: Sequence[float], found: Found) -> tuple[str, float]:
     """The likeliest label; mixed where the text reads the opposite of all its aspects."""
     likely = max(shares)
     label = readers.READ_LABELS[shares.index(likely)]
-    said = {finding.clause_reading.polarity for finding in found.reported} - {NEUTRAL}
-    if label in (POSITIVE, NEGATIVE) and said and label not in said:
+    polarities = {finding.clause_reading.polarity for finding in found.reported} - {NEUTRAL}
+    if label in (POSITIVE, NEGATIVE) and polarities and label not in polarities:
         return MIXED, round(max(_LEAST_SURE, 1.0 - likely), 3)
     return label, round(likely, 3)
 

@@ -31,8 +31,8 @@ def label_of(
         judged.add(overall.polarity)
     excluded = {_OPPOSITE[polarity] for polarity in judged} - judged
     powers = {
-        label: (max(said, _LEAST) * max(seen, _LEAST) ** _FINDINGS) ** _FLATTEN
-        for label, said, seen in zip(
+        label: (max(encoded, _LEAST) * max(seen, _LEAST) ** _FINDINGS) ** _FLATTEN
+        for label, encoded, seen in zip(
             TEXT_LABELS, view.encoded.labels, _by_findings(findings, overall), strict=True
         )
         if label not in excluded

@@ -138,15 +138,15 @@ def _over(study: StudyNumbers, role: str) -> list[Interval]:
 
 def _points(study: StudyNumbers) -> list[CostPoint]:
     line = {p["name"]: p for p in study.found.get("cost_line", {}).get("points", [])}
-    found = []
+    points = []
     for one in study.found["configurations"]:
         score, each = one["scores"]["pair_strict_f1"], one["cost"]["per_sample"]
         if score is None or each["calls"] is None:
             continue
         calls = line.get(one["name"], each)["calls"]
         value, low, high = (100 * score[part] for part in ("value", "low", "high"))
-        found.append(CostPoint(one["name"], calls, value, low, high, False))
-    return [p._replace(is_on_front=not any(_surpasses(o, p) for o in found)) for p in found]
+        points.append(CostPoint(one["name"], calls, value, low, high, False))
+    return [p._replace(is_on_front=not any(_surpasses(o, p) for o in points)) for p in points]
 
 
 def _surpasses(one: CostPoint, other: CostPoint) -> bool:

@@ -136,10 +136,10 @@ def read_study(path: Path) -> StudyNumbers:
     Raises:
         NoRun: There is none, or one of its runs is missing or damaged.
     """
-    found = RunDirectory(path).document(FILE)
-    if not found or "verdict" not in found:
+    document = RunDirectory(path).document(FILE)
+    if not document or "verdict" not in document:
         raise NoRun(f"{path / FILE} compares nothing: a sweep has no verdict to show")
-    names = configurations_with_runs(path, found)
+    names = configurations_with_runs(path, document)
     cases: dict[str, Case] = {}
     rows: dict[str, dict[str, Floats]] = {name: {} for name in names}
     groups: dict[str, dict[str, list[str]]] = {}
@@ -169,7 +169,7 @@ def read_study(path: Path) -> StudyNumbers:
     place = {uid: n for n, uid in enumerate(uids)}
     return StudyNumbers(
         path=path,
-        found=found,
+        found=document,
         names=names,
         cases=[cases[uid] for uid in uids],
         numbers=np.array([[rows[name][uid] for name in names] for uid in uids]),

@@ -237,8 +237,8 @@ class Journal:
 
     def bad_lines(self, limit: int) -> list[dict[str, Any]]:
         """The first lines of the data that could not be read."""
-        found = self._db.read("SELECT error FROM bad_lines ORDER BY number LIMIT ?", limit)
-        return [parse_json(text) for (text,) in found]
+        rows = self._db.read("SELECT error FROM bad_lines ORDER BY number LIMIT ?", limit)
+        return [parse_json(text) for (text,) in rows]
 
     def bad_line_count(self) -> int:
         """The number of unreadable data lines."""

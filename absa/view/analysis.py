@@ -108,8 +108,8 @@ class Analyses:
         """
         settings = chosen(self.settings, choice)
         analyser = _analyser(settings.model_dump_json())
-        given = analyser.input(text, lang=lang)
-        return self._events(analyser.graph, given, settings)
+        graph_inputs = analyser.input(text, lang=lang)
+        return self._events(analyser.graph, graph_inputs, settings)
 
     def _events(self, graph: Graph, given: Json, settings: Settings) -> Iterator[Json]:
         start = time.perf_counter()
@@ -169,14 +169,14 @@ class Analyses:
                 f"this run used {settings.wiring}: a run directory may not make the page run code"
             )
         output = entry.output
-        given = graph_input(
+        graph_inputs = graph_input(
             output.text,
             uid=output.uid,
             lang=output.lang,
             domain=entry.card.get("domain"),
             given_aspects=output.meta.given_aspects,
         )
-        analysed = Analysed(given, settings, output)
+        analysed = Analysed(graph_inputs, settings, output)
         path, _ = replay(analysed, settings)
         return {
             "id": self.keep(analysed),
@@ -231,19 +231,21 @@ def _asked_otherwise(before: FinalOutput, after: FinalOutput) -> list[str]:
 
 def _told(node: str, result: Mapping[str, Any], given: Json) -> Json:
     """What the page shows of a node's result before the whole story is there."""
-    told: Json = {}
+    parts: Json = {}
     if turns := result.get("turns"):
-        told["turns"] = [turn_part(t.speaker, t.answer.model_dump(mode="json")) for t in turns[-1:]]
+        parts["turns"] = [
+            turn_part(t.speaker, t.answer.model_dump(mode="json")) for t in turns[-1:]
+        ]
     if node == JUDGE and (judge := result.get("judge_answer")):
-        told["judge"] = judge_part(judge.model_dump(mode="json"))
+        parts["judge"] = judge_part(judge.model_dump(mode="json"))
     if stage1 := result.get("stage1_result"):
-        told["marks"] = [
+        parts["marks"] = [
             [n, "a", s.polarity, a.span.start, a.span.end]
             for n, a in enumerate(stage1.aspects, start=1)
             if a.span is not None
             for s in a.sentiments[:1]
         ]
-    return told
+    return parts
 
 
 @lru_cache(maxsize=16)

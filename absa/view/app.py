@@ -293,8 +293,8 @@ def _answer(work: Callable[[Json, Any], Any]) -> Callable[[Request], Any]:
         try:
             if not isinstance(body, dict):
                 raise InputError("send a JSON object")
-            given = {**request.query_params, **request.path_params}
-            value = await run_in_threadpool(work, given, body)
+            parameters = {**request.query_params, **request.path_params}
+            value = await run_in_threadpool(work, parameters, body)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))

@@ -89,30 +89,30 @@ class DomainCategories:
         scores = _scores(self.aspects, cues)
         powers = np.exp(scores - scores.max()) if len(scores) else scores
         total = float(powers.sum())
-        found = [
+        ranked = [
             (float(power) / total, allowed[own])
             for name, power in zip(self.names, powers, strict=True)
             if (own := spelling(name)) in allowed
         ]
-        if not found:
+        if not ranked:
             return None
-        probability, name = max(found)
+        probability, name = max(ranked)
         return name, probability
 
     def of_text(self, cues: Cues, allowed: Mapping[str, str]) -> list[tuple[str, float]]:
         """The categories that the text likely judges without a name, the likeliest first."""
         probabilities = 1.0 / (1.0 + np.exp(-_scores(self.unnamed, cues)))
-        found = [
+        ranked = [
             (allowed[own], float(p))
             for name, p in zip(self.unnamed_names, probabilities, strict=True)
             if (own := spelling(name)) in allowed
         ]
-        return sorted(found, key=lambda each: -each[1])
+        return sorted(ranked, key=lambda each: -each[1])
 
 
 def _scores(table: Table, cues: Cues) -> Array:
-    known, weights = table.find([*cues, BIAS])
-    values = np.fromiter((*cues.values(), 1.0), np.float32, len(cues) + 1)[known]
+    is_present, weights = table.find([*cues, BIAS])
+    values = np.fromiter((*cues.values(), 1.0), np.float32, len(cues) + 1)[is_present]
     return np.asarray(values @ weights, np.float32)
 
 
@@ -179,8 +179,8 @@ def unnamed_judgements(
     part: DomainCategories, cues: Cues, allowed: Mapping[str, str], certainty: float
 ) -> list[tuple[str, float]]:
     """The categories that are reported, where the polarity of the text is known with certainty."""
-    found = ((name, p * certainty) for name, p in part.of_text(cues, allowed))
-    return [(name, p) for name, p in found if p >= part.threshold][:_MOST]
+    candidates = ((name, p * certainty) for name, p in part.of_text(cues, allowed))
+    return [(name, p) for name, p in candidates if p >= part.threshold][:_MOST]
 
 
 def _table(data: Mapping[str, npt.NDArray[Any]], name: str) -> Table:

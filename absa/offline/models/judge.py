@@ -72,8 +72,10 @@ class Judge:
         others = [place for place in inside if place != (start, end)]
         scores = self._polarity.aspect_scores(near, start, end, others)
         if self._readers is None:
-            said = softmax(scores)
-            return Judgement(_between(said, softmax(self._text(near))) if self._alone else said)
+            probabilities = softmax(scores)
+            return Judgement(
+                _between(probabilities, softmax(self._text(near))) if self._alone else probabilities
+            )
         span, scope = self._scope(near, inside, (start, end))
         measures = readers.rule_measures(near, span, scope)
         learned = readers.learned_measures(
@@ -91,12 +93,12 @@ class Judge:
         return self._whole[id(near)]
 
     def _scope(self, near: View, inside: list[Place], place: Place) -> tuple[Span, Scope]:
-        known = self._scopes.get(id(near))
-        if known is None:
-            known = dict(zip(inside, scopes_at(near, inside), strict=True))
-            self._scopes[id(near)] = known
-        if place in known:
-            return known[place]
+        scope = self._scopes.get(id(near))
+        if scope is None:
+            scope = dict(zip(inside, scopes_at(near, inside), strict=True))
+            self._scopes[id(near)] = scope
+        if place in scope:
+            return scope[place]
         # Not one of the likely aspects: it may overlap with one, which then makes room.
         fitting = [p for p in inside if p[1] <= place[0] or place[1] <= p[0]]
         with_it = sorted([*fitting, place])

@@ -47,7 +47,7 @@ class WordPiece:
             score = emotions.get(form) or emotions.get(form[:2], 0.0)
             form = _EMOTION[score > 0] if score else form
         plain = unicodedata.normalize("NFD", form[:_MAX_WORD].lower())
-        found: list[int] = []
+        pieces: list[int] = []
         word = ""
         for letter in plain:
             if unicodedata.category(letter) == "Mn":
@@ -55,25 +55,25 @@ class WordPiece:
             if letter.isalnum():
                 word += letter
                 continue
-            found += self._longest_first(word)
-            found += self._longest_first(letter)
+            pieces += self._longest_first(word)
+            pieces += self._longest_first(letter)
             word = ""
-        found += self._longest_first(word)
-        return tuple(found) or (self._unknown,)
+        pieces += self._longest_first(word)
+        return tuple(pieces) or (self._unknown,)
 
     def _longest_first(self, word: str) -> list[int]:
-        found: list[int] = []
+        pieces: list[int] = []
         begin = 0
         while begin < len(word):
             for end in range(len(word), begin, -1):
                 number = self._numbers.get(("##" if begin else "") + word[begin:end])
                 if number is not None:
-                    found.append(number)
+                    pieces.append(number)
                     begin = end
                     break
             else:
                 return [self._unknown]
-        return found
+        return pieces
 
 
 def chunks(view: View, starts: Sequence[int]) -> list[tuple[int, int]]:

@@ -169,14 +169,14 @@ def _verdicts(analysis: Analysis, inputs: DebateInputs) -> list[Verdict]:
         for verdict in first
         if (edit := _decided(verdict)) is not None
     ]
-    known = set(own)
+    seen = set(own)
     heard = [
-        edit for turn in inputs.history for edit in turn.proposed_edits if _face(edit) not in known
+        edit for turn in inputs.history for edit in turn.proposed_edits if _face(edit) not in seen
     ]
     if not heard:
         return first.all
-    given = inputs.given_aspects is not None
-    return Verdicts(analysis, inputs.stage1, heard, given=given).all
+    has_given_aspects = inputs.given_aspects is not None
+    return Verdicts(analysis, inputs.stage1, heard, given=has_given_aspects).all
 
 
 def _face(edit: Edit) -> tuple[str, str, str | None]:

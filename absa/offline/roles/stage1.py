@@ -110,8 +110,8 @@ def _with_category(category: str | None) -> dict[str, Any]:
 
 def extract(analysis: Analysis, inputs: RoleInputs) -> dict[str, Any]:
     """Aspects, polarities and evidence in one answer."""
-    found = ate(analysis, inputs)["aspects"]
-    spans = {key(item["term"]): item["span"] for item in found if item["term"]}
+    aspects = ate(analysis, inputs)["aspects"]
+    spans = {key(item["term"]): item["span"] for item in aspects if item["term"]}
     return {
         "tuples": [
             {
@@ -307,16 +307,16 @@ def _stated(analysis: Analysis) -> set[str]:
 
 def proposals(analysis: Analysis) -> list[dict[str, Any]]:
     """Corrections of what Stage 1 reads in the aspects that stay doubtful, and of what is none."""
-    found = []
+    proposed = []
     for finding in lookup.distinct(analysis):
         term, stated = finding.aspect.term, finding.clause_reading.polarity
         if finding.verdict is None and sum(finding.likely) < _HARDLY:
-            found.append(_proposal("DROP_ASPECT", term, "nothing in the text judges it"))
+            proposed.append(_proposal("DROP_ASPECT", term, "nothing in the text judges it"))
         elif _doubtful(finding) and (stated, finding.verdict) in _OPPOSITES.items():
             quoted = quote(analysis, finding, str(finding.verdict))
             why = f"{quoted!r} is {finding.verdict} about it, not {stated}"
-            found.append(_proposal("FLIP_POLARITY", term, why))
-    return found
+            proposed.append(_proposal("FLIP_POLARITY", term, why))
+    return proposed
 
 
 def _proposal(kind: str, term: str, why: str) -> dict[str, Any]:
@@ -340,11 +340,11 @@ def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
 
 def sentence_label(analysis: Analysis) -> tuple[str, float] | None:
     """The label of the whole text: the opposite of all its aspects only where it is clearly so."""
-    found = analysis.label or _label_by_mood(analysis)
-    if found is not None and found[1] < _CLEAR and found[0] in _OPPOSITES:
-        if _stated(analysis) == {_OPPOSITES[found[0]]}:
+    label = analysis.label or _label_by_mood(analysis)
+    if label is not None and label[1] < _CLEAR and label[0] in _OPPOSITES:
+        if _stated(analysis) == {_OPPOSITES[label[0]]}:
             return None
-    return found
+    return label
 
 
 def _label_by_mood(analysis: Analysis) -> tuple[str, float] | None:

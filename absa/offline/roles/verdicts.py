@@ -108,21 +108,21 @@ class Verdicts:
         self, term: str, finding: Finding | None, items: Sequence[StatedSentiment]
     ) -> list[tuple[str, float]]:
         """Polarities that somebody else than the analyser stands for, each with its weight."""
-        found: list[tuple[str, float]] = []
+        witnesses: list[tuple[str, float]] = []
         before = {item.polarity for item in items}
         if finding is None or not _is_own(self._analysis, finding, tuple(before)):
             for item in items:
                 sure = _BACKFILLED if item.is_backfilled else item.confidence
-                found.append((item.polarity, sure))
+                witnesses.append((item.polarity, sure))
                 nearest = finding.nearest_reading if finding is not None else None
                 if item.is_backfilled and nearest is not None and nearest.opinion is not None:
                     # Nobody judged it yet: the words nearest to it do.
-                    found.append((nearest.polarity, nearest.confidence))
+                    witnesses.append((nearest.polarity, nearest.confidence))
         for edit in self._edits.get(key(term), ()):
             polarity = edit_polarity(edit)
             if polarity and not (edit.evidence and edit.evidence not in self._analysis.text):
-                found.append((polarity, _share(edit)))
-        return found
+                witnesses.append((polarity, _share(edit)))
+        return witnesses
 
     def _unread(
         self,

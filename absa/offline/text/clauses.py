@@ -149,7 +149,7 @@ def negation_english(
 def _absence(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
     """What says that a noun is not there: 소음이 거의 없다, 냄새가 안 난다, 발열이 줄었다."""
     words = lexicon("ko")
-    found: list[int] = []
+    positions: list[int] = []
     for index in range(hit.last, min(len(tokens), hit.last + 8)):
         token = tokens[index]
         if token.tag in ("EF", "SF", "EC") and token.form not in ("지", "지는", "진"):
@@ -160,10 +160,10 @@ def _absence(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:
             or (token.tag == "VX" and token.lemma in ("않다", "못하다"))
             or token.tag == "VCN"
         ):
-            found.append(index)
-        elif found and token.tag in ("NNG", "NNP"):
+            positions.append(index)
+        elif positions and token.tag in ("NNG", "NNP"):
             break
-    return tuple(found)
+    return tuple(positions)
 
 
 def negation_korean(tokens: Sequence[Token], hit: Hit) -> tuple[int, ...]:

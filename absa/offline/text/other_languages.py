@@ -72,7 +72,7 @@ def _lists() -> dict[str, frozenset[str]]:
 
 def _by_words(text: str) -> str | None:
     words = [word.lower() for word in _WORD.findall(text[:2000])]
-    hits = {name: sum(word in known for word in words) for name, known in _lists().items()}
+    hits = {name: sum(word in frequent for word in words) for name, frequent in _lists().items()}
     english = hits.pop("English")
     best = max(hits, key=lambda name: hits[name])
     return best if hits[best] >= max(_FEWEST, english + _LEAD) else None
