@@ -130,6 +130,12 @@ def test_an_unnamed_judgement_is_reported_in_every_domain(
         ("The à la carte menu is no good", "en", None),
         ("와이파이 good", None, None),
         ("ok", "fr", "the language 'fr'"),
+        ("Le service était affreux.", None, "French"),
+        ("Makanannya enak sekali tapi pelayanannya lambat.", None, "Indonesian"),
+        ("Jídlo bylo skvělé", None, "a language other than English"),
+        ("freindly staff and delishus scones", None, None),
+        ("CAPTCHA after CAPTCHA after CAPTCHA", None, None),
+        ("인스타 맛집 ttokbokki sundae gimbap jjajang", None, None),
     ],
 )
 def test_other_languages_are_told(text: str, lang: str | None, expected: str | None) -> None:

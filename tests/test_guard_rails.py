@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,19 @@ def test_another_language_gets_a_notice_and_no_aspects(capsys: pytest.CaptureFix
     assert absa(["analyze", "C'est très bon mais le service est lent."]) == 0
     shown = capsys.readouterr()
     assert "French" in shown.err and "Korean and English" in shown.err
-    assert "no aspects found" in shown.out
+    assert "not analyzed: French" in shown.out and "neutral" not in shown.out
+
+
+def test_a_run_counts_texts_in_languages_that_are_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "reviews.csv"
+    data.write_text("text\nThe food is good.\nLe service était affreux.\n", encoding="utf-8")
+    out = tmp_path / "run"
+    assert absa(["run", str(data), "--out", str(out)]) == 0
+    assert "1 text seems to be in French" in capsys.readouterr().err
+    counts = json.loads((out / "manifest.json").read_text("utf-8"))["counts"]
+    assert counts["unread_languages"] == {"French": 1}
 
 
 @pytest.mark.parametrize(("trained", "warned"), [(0.4, True), (0.6, False)])

@@ -133,7 +133,8 @@ def analyze(
         "domain": domain or None,
         "given_aspects": aspects.split(",") if aspects is not None else None,
     }
-    analyzer, screen = _Analyzer(settings, fields), _Printer(settings, as_json, verbose)
+    analyzer = _Analyzer(settings, fields)
+    screen = _Printer(analyzer, as_json, verbose)
     if interactive:
         _ask_for_texts(analyzer, screen)
     elif len(texts) == 1 and texts != ["-"]:
@@ -254,26 +255,20 @@ class _Analyzer:
             start = time.perf_counter()
             output = analyser.analyze(text, **self._fields)
             seconds = time.perf_counter() - start
-        self._warn_of_language(text)
         return output, seconds
 
-    def _warn_of_language(self, text: str) -> None:
+    def unread_language(self, text: str) -> str | None:
+        """The language of a text that the offline analyzer does not read."""
         from absa.offline.text.other_languages import other_language
 
-        if self.settings.backend.kind == "offline":
-            other = other_language(text, self._fields["lang"])
-            if other:
-                complain(
-                    f"the offline analyzer reads Korean and English only, and this text seems to be"
-                    f" in {other}: nothing was analyzed. A language model reads other languages"
-                    " (--set backend.kind=openai)."
-                )
+        offline = self.settings.backend.kind == "offline"
+        return other_language(text, self._fields["lang"]) if offline else None
 
 
 class _Printer(NamedTuple):
     """Prints results as the options ask for."""
 
-    settings: Settings
+    analyzer: _Analyzer
     as_json: bool
     verbose: bool
 
@@ -281,9 +276,18 @@ class _Printer(NamedTuple):
         self, output: FinalOutput, seconds: float, number: int = 1, name: str | None = None
     ) -> None:
         """Print one result; the number-th, under the name of its text."""
+        unread = self.analyzer.unread_language(output.text)
+        if unread:
+            complain(
+                f"not analyzed: this text seems to be in {unread}, and the offline analyzer reads"
+                " Korean and English only. A language model reads other languages"
+                " (--set backend.kind=openai)."
+            )
         if self.as_json:
             print_json(output.model_dump_json())
             return
+        from rich.text import Text
+
         from absa.cli.screen import Screen
 
         out = console()
@@ -291,7 +295,10 @@ class _Printer(NamedTuple):
             out.print()
         if name is not None:
             out.print(name, style="dim")
-        overrides = self.settings.pipeline.debate_override
+        if unread:
+            out.print(Text(f"{output.text}\n\nnot analyzed: {unread}"))
+            return
+        overrides = self.analyzer.settings.pipeline.debate_override
         out.print(Screen(output, overrides, seconds, self.verbose))
 
 

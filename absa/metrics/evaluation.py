@@ -19,6 +19,7 @@ from absa.metrics.gates import GateTally
 from absa.metrics.process import ProcessTally
 from absa.metrics.quality import BOOTSTRAP_SEED, RESAMPLES, Quality, score_sample, scores_itself
 from absa.metrics.scorer import SCORER_VERSION
+from absa.offline.text.other_languages import unread_note
 from absa.runs.artefacts import write_json, write_lines
 from absa.runs.directory import METRICS, SCORECARDS, NoRun, RunDirectory
 from absa.schemas.output import FinalOutput
@@ -198,6 +199,8 @@ def _run_notes(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield f"the run is unfinished: {counts.get('done')} of {counts.get('samples')} samples"
     if counts.get("failed"):
         yield f"{counts['failed']} samples failed and are not scored"
+    if counts.get("unread_languages"):
+        yield unread_note(counts["unread_languages"])
 
 
 # Flat views --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -24,6 +25,7 @@ from absa.data.source import Source
 from absa.database import StorageError
 from absa.demos import Demos
 from absa.nodes.categories import from_gold
+from absa.offline.text.other_languages import other_language, unread_note
 from absa.runs.artefacts import ARTEFACTS, export, write_json
 from absa.runs.data_file import DataFile
 from absa.runs.directory import ERRORS, MANIFEST
@@ -169,6 +171,8 @@ class _Run:
         self._all_seeds, self._seeds = self._recall_seeds()
         self._ask_again: frozenset[str] = frozenset()
         self._trust_notes: list[str] = []
+        # Texts that the offline analyzer does not read, by language.
+        self._unread_languages: Counter[str] = Counter()
         if plan.retry_failed:
             self._touch()
             self._ask_again = journal.forget_failures()
@@ -240,8 +244,9 @@ class _Run:
         return enumerate(item for item in self._rows() if isinstance(item, Sample))
 
     def _survey(self) -> int:
-        """Read the data once: count the samples and record the bad lines."""
+        """Read the data once: count the samples, record bad lines and languages not read."""
         size = bad = 0
+        is_offline = self._plan.settings.backend.kind == "offline"
         known_bad = self._journal.bad_line_count()
         stem = Source(self._plan.data).stem
         is_named_after_file = False
@@ -249,6 +254,8 @@ class _Run:
             if isinstance(item, Sample):
                 size += 1
                 is_named_after_file |= item.uid.startswith(f"{stem}-")
+                if is_offline and (language := other_language(item.text, item.lang)):
+                    self._unread_languages[language] += 1
                 continue
             if bad >= known_bad:
                 self._touch()
@@ -456,6 +463,8 @@ class _Run:
 
     def _notes(self) -> list[str]:
         notes = [*self._trust_notes, *self._unreadable()]
+        if self._unread_languages:
+            notes.append(unread_note(self._unread_languages))
         if self._data.has_grown:
             notes.append(
                 f"{self._plan.data} has grown during the run; the run covers only the rows that it "
@@ -498,6 +507,11 @@ class _Run:
                     "done": report.totals.done,
                     "failed": report.totals.failed,
                     "bad_lines": report.bad_lines,
+                    **(
+                        {"unread_languages": self._unread_languages}
+                        if self._unread_languages
+                        else {}
+                    ),
                 },
                 "usage": {
                     "calls": report.totals.calls,

@@ -1,16 +1,19 @@
 """Texts in a language that the embedded analyser does not read.
 
-A guess by script and by the most frequent words; a text that could be Korean or English is taken
-for one of them, so that a short or mixed text is read rather than refused.
+The guess looks at the script, at the most frequent words, and at how many words English does not
+have. A text that could be Korean or English is taken for one of them, so that a short or mixed text
+is read rather than refused.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import cache, lru_cache
 
 from absa.nodes.assets import OwnFiles, read_json, using
+from absa.offline.models.features import word_classes
 
 _NAMES = {
     "CJK": "Chinese",
@@ -27,9 +30,14 @@ _NAMES = {
     "GEORGIAN": "Georgian",
     "ARMENIAN": "Armenian",
 }
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-#: So many frequent words of another language, and so many more than English ones, tell it.
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+#: A language is named from this many of its frequent words on, if English has this many fewer.
 _FEWEST, _LEAD = 3, 2
+#: A text is not English if it has at least this many words and this share is unknown in English.
+_MIN_WORDS, _UNKNOWN = 3, 0.7
+#: The same for a text with an accented unknown word and without a frequent English word.
+_UNKNOWN_WITH_ACCENT = 0.4
+_UNNAMED = "a language other than English"
 _LETTERS = 400
 
 
@@ -45,6 +53,16 @@ def other_language(text: str, lang: str | None = None) -> str | None:
         return by_script
     # English is also what a text without Hangul is taken for.
     return _by_words(text) if code in ("", "en", "und") else f"the language {code!r}"
+
+
+def unread_note(texts: Mapping[str, int]) -> str:
+    """What to tell a user about texts in languages that are not read; `texts` counts them."""
+    count = sum(texts.values())
+    return (
+        f"{count:,} {'text seems' if count == 1 else 'texts seem'} to be in "
+        f"{', '.join(sorted(texts))}. The offline analyzer reads Korean and English only and found "
+        "nothing in them; a language model reads other languages (--set backend.kind=openai)"
+    )
 
 
 def _by_script(text: str) -> str | None:
@@ -75,4 +93,20 @@ def _by_words(text: str) -> str | None:
     hits = {name: sum(word in frequent for word in words) for name, frequent in _lists().items()}
     english = hits.pop("English")
     best = max(hits, key=lambda name: hits[name])
-    return best if hits[best] >= max(_FEWEST, english + _LEAD) else None
+    if hits[best] >= max(_FEWEST, english + _LEAD):
+        return best
+    if not _is_unknown_in_english(words, has_frequent=english > 0):
+        return None
+    return best if hits[best] >= _LEAD else _UNNAMED
+
+
+def _is_unknown_in_english(words: list[str], *, has_frequent: bool) -> bool:
+    words = [word for word in words if len(word) > 1]
+    # A word in Hangul makes the text Korean, whatever stands beside it.
+    if len(words) < _MIN_WORDS or any("\uac00" <= char <= "\ud7a3" for char in "".join(words)):
+        return False
+    english = word_classes()
+    unknown = [word for word in words if re.split("['’]", word)[0] not in english]
+    has_accent = any(not word.isascii() for word in unknown)
+    bar = _UNKNOWN_WITH_ACCENT if has_accent and not has_frequent else _UNKNOWN
+    return len(unknown) >= bar * len(words)
