@@ -290,7 +290,9 @@ def fit(
         p for n, p in model.named_parameters() if n.split(".")[0] not in heads and p.requires_grad
     ]
     optimiser = torch.optim.AdamW(
-        [{"params": slow, "lr": rate}, {"params": fast, "lr": rate * 10}], weight_decay=0.01
+        [{"params": slow, "lr": rate}, {"params": fast, "lr": rate * 10}],
+        weight_decay=0.01,
+        fused=True,
     )
     plan = [batch for _ in range(epochs) for batch in batches(texts, size, rng)]
     steps = len(plan)

@@ -89,7 +89,7 @@ class Analyser:
         if not view.tokens:
             return Analysis(text, view.lang)
         models = self._models.of(view.lang)
-        return _analysis(models.read(view), models, given)
+        return _analysis(replace(models.read(view), memo={}), models, given)
 
 
 def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
@@ -185,7 +185,7 @@ def _names_nothing(view: View) -> bool:
 
 def _found(view: View, models: LanguageModels) -> tuple[list[Finding], list[Finding]]:
     """What is reported, and what is kept for a second look."""
-    noun_phrases = find_noun_phrases(view)
+    noun_phrases = view.once(("noun phrases",), lambda: find_noun_phrases(view))
     learned, reserve = _learned(view, models, noun_phrases)
     accepted = learned
     helped = view.encoded is None and models.readers is None

@@ -106,12 +106,18 @@ class PolarityModel:
         self, view: View, start: int, end: int, others: Sequence[cues.Span] = ()
     ) -> Scores:
         """The scores behind :meth:`aspect`: log-probabilities up to a common constant."""
+        key = ("polarity", id(self), start, end, *others)
+        scores = view.once(key, lambda: self._small_scores(view, start, end, others))
+        return _with(scores, self.encoder[0], encoder.aspect_scores(view, start, end))
+
+    def _small_scores(
+        self, view: View, start: int, end: int, others: Sequence[cues.Span]
+    ) -> Scores:
+        """The scores without the encoder."""
         features = cues.aspect_cues(view, start, end, others, self.valence)
         scores = _scores(self.aspect_weights, features, 1.0)
         placed = cues.zone_words(view, start, end, others) if self.net else []
-        if self.net and placed:
-            scores = scores + self.net.scores(placed)
-        return _with(scores, self.encoder[0], encoder.aspect_scores(view, start, end))
+        return scores + self.net.scores(placed) if self.net and placed else scores
 
     def text(self, view: View) -> Probabilities:
         """P(positive), P(negative), P(neutral) of the text as a whole."""
@@ -119,9 +125,12 @@ class PolarityModel:
 
     def text_scores(self, view: View) -> Scores:
         """The scores behind :meth:`text`."""
-        features = cues.text_cues(view)
-        scores = _scores(self.text_weights, features, unit(features))
+        scores = view.once(("mood", id(self)), lambda: self._small_text_scores(view))
         return _with(scores, self.encoder[1], encoder.text_scores(view))
+
+    def _small_text_scores(self, view: View) -> Scores:
+        features = cues.text_cues(view)
+        return _scores(self.text_weights, features, unit(features))
 
 
 def unit(found: cues.Cues) -> float:

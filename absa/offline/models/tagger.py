@@ -96,14 +96,11 @@ class Tagger:
         ]
 
     def _candidates(self, view: View) -> list[Candidate]:
-        rows = features(view)
-        if self._base is not None:
-            rows = self._base.told(view, rows)
-        return spans(*self._marginals(view, rows))
+        return spans(*self._marginals(view))
 
     def told(self, view: View, rows: Rows) -> Rows:
         """The features of a text with what this tagger says of each token added to them."""
-        judged, begins, inside = self._marginals(view, rows)
+        judged, begins, inside = self._marginals(view)
         likely = [f"{_step(b)}{_step(i)}" for b, i in zip(begins, inside, strict=True)]
         stacked = []
         for index, row in enumerate(rows):
@@ -115,17 +112,27 @@ class Tagger:
             )
         return stacked
 
-    def _marginals(self, view: View, rows: Rows) -> Marginals:
+    def _marginals(self, view: View) -> Marginals:
         """For each token P(it begins a judged aspect), P(it begins one), P(it continues one)."""
-        shares = self._crf_shares(rows)
-        if self._network is not None:
-            shares = _SHARE * shares + (1 - _SHARE) * self._network.probabilities(view)
-        tags = tags_of(view) if self._base is None else None
+        if self._base is not None:
+            shares, tags = self._shares(view), None
+        else:
+            shares, tags = view.once(("tags", id(self)), lambda: self._shares(view)), tags_of(view)
         if tags is not None:
             share = _ENCODER_SHARES[view.domain in _DOMAINS]
             shares = (1 - share) * shares + share * tags
         _, judged, in_judged, mentioned, in_mentioned = shares.T
         return judged.tolist(), (judged + mentioned).tolist(), (in_judged + in_mentioned).tolist()
+
+    def _shares(self, view: View) -> npt.NDArray[np.float64]:
+        """For each token the probabilities of LABELS without the encoder."""
+        rows = features(view)
+        if self._base is not None:
+            rows = self._base.told(view, rows)
+        shares = self._crf_shares(rows)
+        if self._network is not None:
+            shares = _SHARE * shares + (1 - _SHARE) * self._network.probabilities(view)
+        return shares
 
     def _crf_shares(self, rows: Rows) -> npt.NDArray[np.float64]:
         """For each token the CRF's probabilities of LABELS but the first, which nobody asks for."""

@@ -7,10 +7,14 @@ value and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+Made = TypeVar("Made")
 
 POSITIVE = "positive"
 NEGATIVE = "negative"
@@ -109,6 +113,18 @@ class View:
     domain: str | None = None
     #: What the encoder says, in languages that have one.
     encoded: Encoded | None = None
+    #: What was computed of the text, for a text that is read twice; pieces of it share this.
+    memo: dict[Hashable, Any] | None = None
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """What `make` returns, computed once for these tokens; it stays unchanged."""
+        if self.memo is None:
+            return make()
+        full = (*key, self.tokens[0].start, len(self.tokens))
+        if full not in self.memo:
+            self.memo[full] = make()
+        made: Made = self.memo[full]
+        return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,42 @@
+"""A text is read twice, once without the encoder: what both readings share is computed once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from absa.offline.analysis import Analyser
+from absa.offline.models.network import Network
+from absa.offline.text.annotations import View
+from absa.offline.text.views import view_of
+
+TEXT = "The soup was cold, but the waiter was kind and the terrace lovely."
+
+
+def test_the_network_reads_a_text_once_for_both_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    probabilities = Network.probabilities
+
+    def counted(self: Network, view: View) -> Any:
+        read.append(view.text)
+        return probabilities(self, view)
+
+    monkeypatch.setattr(Network, "probabilities", counted)
+    analysis = Analyser()(TEXT, "en")
+    assert read == [TEXT]
+    assert {finding.aspect.term for finding in analysis.findings} >= {"soup", "waiter"}
+
+
+def test_what_was_computed_of_a_text_is_not_taken_for_a_piece_of_it() -> None:
+    view = replace(view_of(TEXT, "en"), memo={})
+    piece = replace(view, tokens=view.tokens[:4])
+    made = [each.once(("words",), lambda each=each: len(each.tokens)) for each in (view, piece)]
+    again = [each.once(("words",), lambda: -1) for each in (view, piece)]
+    assert made == again == [len(view.tokens), 4]
+
+
+def test_without_a_memo_everything_is_computed_each_time() -> None:
+    view = view_of(TEXT, "en")
+    assert [view.once(("words",), lambda number=number: number) for number in (1, 2)] == [1, 2]
