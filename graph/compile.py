@@ -14,6 +14,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import RetryPolicy
 
+from absa.graph.drawing import draw_svg
 from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce, WithOwnFiles, typed
 from absa.graph.table import Choice, Rule, Table
 from absa.nodes.assets import OwnFiles
@@ -35,8 +36,19 @@ from absa.schemas.state import (
 # end a long debate with a misleading error.
 RECURSION_LIMIT = 1_000_000
 
-Graph = CompiledStateGraph[Any, Any, Any, Any]
 Router = Callable[[State, PipelineSettings], list[Any]]
+
+
+class Graph(CompiledStateGraph[Any, Any, Any, Any]):
+    """A compiled graph that a notebook draws without a network."""
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        # LangGraph's own bundle sends the graph to a web service that draws it.
+        drawable = self.get_graph()
+        return {
+            "text/plain": f"<Graph {self.name}: {len(drawable.nodes)} nodes>",
+            "image/svg+xml": draw_svg(drawable),
+        }
 
 
 def compile_table(
@@ -87,7 +99,8 @@ def compile_table(
     if has_memory and store is None and not interactive:
         store = InMemoryStore()
     compiled = graph.compile(name=name, store=store, checkpointer=checkpointer)
-    return compiled.with_config(recursion_limit=RECURSION_LIMIT)
+    parts = {key: part for key, part in vars(compiled).items() if key != "__orig_class__"}
+    return Graph(**parts).with_config(recursion_limit=RECURSION_LIMIT)
 
 
 def _input_of(table: Table) -> type[Any]:

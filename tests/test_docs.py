@@ -32,6 +32,10 @@ def test_site_builds_without_a_broken_link(tmp_path: Path) -> None:
     page = (tmp_path / "site/reference/api/index.html").read_text("utf-8")
     assert "given_aspects" in page, "the reference has the parameters of analyze()"
     assert "fonts.googleapis" not in page
+    notebook = (tmp_path / "site/tutorial/first-steps/index.html").read_text("utf-8")
+    assert ">battery</mark>" in notebook and 'src="data:image/svg+xml' in notebook
+    assert 'href="../did-the-debate-help/"' in notebook, "links to a notebook lead to its page"
+    assert (tmp_path / "site/tutorial/first-steps.ipynb").exists()
 
 
 @pytest.mark.parametrize("page", sorted(p.name for p in ROOT.glob("*.md")))

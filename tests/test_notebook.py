@@ -101,3 +101,12 @@ def test_without_pandas_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pip install pandas"):
         output.to_frame()
+
+
+def test_a_graph_is_drawn_without_a_network() -> None:
+    """pytest blocks sockets: LangGraph's own picture would need one."""
+    bundle = absa.build_graph()._repr_mimebundle_()
+    assert bundle["text/plain"].startswith("<Graph absa: ")
+    assert bundle["image/svg+xml"].startswith("<svg") and "judge" in bundle["image/svg+xml"]
+    without = absa.load_settings(None, {"pipeline.enable_debate": False})
+    assert "judge" not in absa.build_graph(without)._repr_mimebundle_()["image/svg+xml"]

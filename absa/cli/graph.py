@@ -41,7 +41,7 @@ def graph(
     """Print the drawing."""
     settings = settings_from(config, sets, wiring)
     from absa.api import build_graph
-    from absa.drawing import closed, draw_ascii, draw_svg
+    from absa.graph.drawing import closed, draw_ascii, draw_svg
 
     drawable = build_graph(settings).get_graph()
     if no_gate:

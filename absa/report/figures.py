@@ -109,8 +109,13 @@ def intervals(
     return _svg(width, bottom + 46, parts, f"{axis}: {spoken}")
 
 
-def cost_plot(points: Sequence[CostPoint], width: int, axis: str, title: str) -> Markup:
-    """Quality over cost; the line joins what nothing cheaper surpasses."""
+def cost_plot(
+    points: Sequence[CostPoint], width: int, axis: str, title: str, *, has_names: bool = False
+) -> Markup:
+    """Quality over cost; the line joins what nothing cheaper surpasses.
+
+    `has_names` adds the names of the numbered points below the axis, for a figure without a table.
+    """
     height, left, right, top = (360 if width >= 480 else 300), 52, 20, 16
     floor, ceiling = _limits([Interval("", p.value, p.low, p.high) for p in points])
     most = max((p.cost for p in points), default=1) or 1
@@ -149,8 +154,14 @@ def cost_plot(points: Sequence[CostPoint], width: int, axis: str, title: str) ->
         parts.append(el("circle", class_=f"point {tone}", cx=_n(at), cy=_n(middle), r="10"))
         parts.append(_text(str(number), at, middle + 4, "number"))
     parts.append(_text(axis, (left + width - right) / 2, height - 10, "axis"))
+    for number, point in enumerate(points if has_names else (), 1):
+        height += 24
+        tone = "good" if point.is_on_front else ""
+        parts.append(el("circle", class_=f"point {tone}", cx=left + 14, cy=height - 14, r="10"))
+        parts.append(_text(str(number), left + 14, height - 10, "number"))
+        parts.append(_text(point.name, left + 34, height - 9.5, "name", starts=True))
     spoken = "; ".join(f"{p.name}: {p.cost:.3g}, {_short(p.value)}" for p in points)
-    return _svg(width, height, parts, f"{title}: {spoken}")
+    return _svg(width, height + (10 if has_names else 0), parts, f"{title}: {spoken}")
 
 
 def standalone(figure: Markup) -> str:

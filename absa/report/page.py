@@ -149,7 +149,7 @@ def _drawing(directory: ReportedRun) -> str | None:
     if directory.settings is None:
         return None
     from absa.api import build_graph
-    from absa.drawing import draw_svg
+    from absa.graph.drawing import draw_svg
     from absa.schemas.settings import BackendSettings, Settings
 
     # Who answers does not change the drawing, and a backend may want a key.

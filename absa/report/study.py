@@ -73,7 +73,7 @@ def write_study(directory: Path, path: Path) -> WrittenStudy:
     for figure in drawn:
         target = folder / f"{figure.file}.svg"
         with replacing(target) as file:
-            file.write(standalone(figure.wide).encode())
+            file.write(standalone(figure.alone or figure.wide).encode())
         written.append(target)
     return WrittenStudy(path, written, len(study.found["configurations"]), len(study.cases))
 
@@ -82,6 +82,8 @@ class _Figure(NamedTuple):
     file: str
     wide: Markup
     narrow: Markup
+    # What the file has, if it differs from the page.
+    alone: Markup | None = None
 
     def inline(self) -> Markup:
         """Both widths; the style shows one of them."""
@@ -97,12 +99,10 @@ def _figures(study: StudyNumbers) -> list[_Figure]:
         if rows := _over(study, role):
             drawn.append(_both(f"over_{role}", lambda w, r=rows, a=axis: intervals(r, w, a)))
     points = _points(study)
-    drawn.append(
-        _both(
-            "cost",
-            lambda width: cost_plot(points, width, "calls per text", "Score by calls per text"),
-        )
-    )
+    title = "Score by calls per text"
+    cost = _both("cost", lambda width: cost_plot(points, width, "calls per text", title))
+    alone = cost_plot(points, figures.WIDE, "calls per text", title, has_names=True)
+    drawn.append(cost._replace(alone=alone))
     for kind, name, rows in _breakdown(study):
         drawn.append(
             _both(
