@@ -180,10 +180,7 @@ def _refusal(authorization: str | None, scope: Mapping[str, Any]) -> tuple[int, 
         if scheme.lower() != "bearer" or not matches:
             return 401, f"send the header 'Authorization: Bearer ...' with the server's {TOKEN}"
     elif not _is_local(scope):
-        return (
-            403,
-            f"without {TOKEN} this server serves its own machine only: set it, restart",
-        )
+        return (403, f"without {TOKEN} this server serves its own machine only: set it, restart")
     return None
 
 

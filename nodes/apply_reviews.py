@@ -30,14 +30,7 @@ from absa.nodes.language import language
 from absa.nodes.polarity import OPPOSITE, PolarityCounter, exact
 from absa.nodes.review_context import JUDGE, Mentions, mentions_of, provenance
 from absa.nodes.text import locate, piece
-from absa.schemas.answers import (
-    SET_CATEGORY,
-    AspectReview,
-    Edit,
-    Proposal,
-    SentimentReview,
-    Span,
-)
+from absa.schemas.answers import SET_CATEGORY, AspectReview, Edit, Proposal, SentimentReview, Span
 from absa.schemas.records import Correction, Sentiment, Turn
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import ApplyUpdate, State
@@ -122,11 +115,7 @@ def apply_proposal(board: Board, proposal: Proposal) -> Correction:
 
 
 def apply_category(
-    board: Board,
-    edit: Edit,
-    turns: Sequence[Turn],
-    mentions: Mentions,
-    categories: CategorySet,
+    board: Board, edit: Edit, turns: Sequence[Turn], mentions: Mentions, categories: CategorySet
 ) -> Correction:
     """Apply the judge's category, if a speaker asked for the same."""
     target, category = mentions.first(mentions_of(edit))[0], categories.find(edit.value)
@@ -320,11 +309,7 @@ def _add_aspect(board: Board, key: str, review: AspectReview, category: str | No
 
 
 def _add_sentiment(
-    board: Board,
-    key: str,
-    polarity: str | None,
-    review: SentimentReview,
-    category: str | None,
+    board: Board, key: str, polarity: str | None, review: SentimentReview, category: str | None
 ) -> Outcome:
     aspect = board.aspects.get(key)
     if aspect is None:

@@ -3,8 +3,4 @@
 from absa.nodes.agent import Agent
 from absa.schemas.answers import AteAnswer
 
-ate = Agent(
-    name="ate",
-    answer=AteAnswer,
-    writes="ate_answer",
-)
+ate = Agent(name="ate", answer=AteAnswer, writes="ate_answer")

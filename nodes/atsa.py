@@ -3,8 +3,4 @@
 from absa.nodes.agent import Agent
 from absa.schemas.answers import AtsaAnswer
 
-atsa = Agent(
-    name="atsa",
-    answer=AtsaAnswer,
-    writes="atsa_answer",
-)
+atsa = Agent(name="atsa", answer=AtsaAnswer, writes="atsa_answer")

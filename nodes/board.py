@@ -19,10 +19,7 @@ Tuples = frozenset[tuple[str, str | None, str]]
 def backfilled(category: str | None = None) -> Sentiment:
     """The backfilled neutral sentiment of an aspect without a sentiment."""
     return Sentiment(
-        polarity="neutral",
-        confidence=BACKFILL_CONFIDENCE,
-        category=category,
-        is_backfilled=True,
+        polarity="neutral", confidence=BACKFILL_CONFIDENCE, category=category, is_backfilled=True
     )
 
 

@@ -62,11 +62,7 @@ def witnessed(
             continue
         stated = item.confidence if item.probability is None else item.probability
         one = Witnessed(
-            item.aspect_term,
-            polarity,
-            stated or 0.0,
-            item.reported is not False,
-            item.evidence,
+            item.aspect_term, polarity, stated or 0.0, item.reported is not False, item.evidence
         )
         old = tuples.get((key, polarity))
         if old is None or old.probability < one.probability:

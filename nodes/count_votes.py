@@ -24,13 +24,7 @@ from typing import NamedTuple
 from absa.nodes.conflict_reviewers import ACTORS, checked
 from absa.nodes.merge_candidates import flagged_ids
 from absa.nodes.polarity import PolarityCounter
-from absa.schemas.records import (
-    ActionType,
-    ArbiterAction,
-    Candidate,
-    DiscardedAction,
-    ReviewAction,
-)
+from absa.schemas.records import ActionType, ArbiterAction, Candidate, DiscardedAction, ReviewAction
 from absa.schemas.state import ArbiterUpdate, State
 
 STRUCTURAL = ("NEGATION_SCOPE", "CONTRAST_CLAUSE", "STRUCTURAL_INCONSISTENT")

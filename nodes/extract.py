@@ -17,8 +17,5 @@ extract = Agent(
 
 # A separate node of the graph. Traces and settings use the name `extract`.
 extract_again = replace(
-    extract,
-    name="extract_again",
-    asks_as="extract",
-    temperature=lambda p: p.selective.temperature,
+    extract, name="extract_again", asks_as="extract", temperature=lambda p: p.selective.temperature
 )

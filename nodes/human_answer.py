@@ -27,16 +27,7 @@ from absa.nodes.language import Language, language
 from absa.nodes.polarity import aggregate, exact
 from absa.nodes.text import grounded, locate
 from absa.schemas.answers import LABELS, POLARITIES
-from absa.schemas.human import (
-    Add,
-    Decision,
-    Drop,
-    Flip,
-    HumanAnswer,
-    HumanCounts,
-    Keep,
-    SetLabel,
-)
+from absa.schemas.human import Add, Decision, Drop, Flip, HumanAnswer, HumanCounts, Keep, SetLabel
 from absa.schemas.output import AspectTuple, FinalAspect, FinalOutput, HumanReview, Shown
 from absa.schemas.records import Correction
 
@@ -298,9 +289,7 @@ def apply_human_review(output: FinalOutput, word: HumanReview | None) -> FinalOu
     output = _with_result(output, changed, rows.lang)
     return _with_meta(
         output,
-        human_review=word.model_copy(
-            update={"counts": counts(word.decisions), "shown": shown},
-        ),
+        human_review=word.model_copy(update={"counts": counts(word.decisions), "shown": shown}),
         correction_applied_log=(*output.meta.correction_applied_log, *log),
     )
 

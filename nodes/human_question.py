@@ -111,12 +111,7 @@ def _proposed(output: FinalOutput) -> Iterator[tuple[str, str, str | None, float
     for entry in output.meta.correction_applied_log:
         for shot in (entry.before, entry.after):
             for s in (shot or {}).get("sentiments", ()):
-                yield (
-                    snapshot_name(shot or {}),
-                    s["polarity"],
-                    s["evidence"],
-                    s["confidence"],
-                )
+                yield (snapshot_name(shot or {}), s["polarity"], s["evidence"], s["confidence"])
     result = output.final_result
     for t in (*result.stage1_tuples, *result.stage2_tuples):
         yield t.name, t.polarity, None, None

@@ -23,12 +23,7 @@ def _sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
 
 JUDGES: dict[DebateProtocol, Agent[Any]] = {
     # One patch and one consistent set of tuples out of all edits.
-    "patch": Agent(
-        name="judge",
-        answer=JudgeAnswer,
-        sees=_sees,
-        writes="judge_answer",
-    ),
+    "patch": Agent(name="judge", answer=JudgeAnswer, sees=_sees, writes="judge_answer"),
     # A winner and a consensus.
     "persona": Agent(
         name="judge",

@@ -380,8 +380,7 @@ def episode_of(output: FinalOutput, signature: Signature, split: str | None, at:
     def masked(tuples: Iterable[Any]) -> tuple[MaskedTuple, ...]:
         return tuple(
             MaskedTuple(
-                aspect=names.setdefault(lang.key(t.name), f"A{len(names) + 1}"),
-                polarity=t.polarity,
+                aspect=names.setdefault(lang.key(t.name), f"A{len(names) + 1}"), polarity=t.polarity
             )
             for t in tuples
         )

@@ -114,10 +114,7 @@ def review_context(state: State, pipeline: PipelineSettings) -> ReviewContextUpd
     for pair in summary.final_tuples:
         counter.read(pair.polarity)
         counter.category(pair.category)
-    return {
-        "debate_hints": context,
-        "counts": {**state["counts"], "debate": counter.counts()},
-    }
+    return {"debate_hints": context, "counts": {**state["counts"], "debate": counter.counts()}}
 
 
 def _witnesses(

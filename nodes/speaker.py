@@ -15,10 +15,7 @@ from absa.schemas.records import Turn
 from absa.schemas.settings import DEFAULT_PERSONAS, DebateProtocol, PipelineSettings
 from absa.schemas.state import State
 
-CONTESTED_NOTES: dict[DebateProtocol, str] = {
-    "patch": "contested",
-    "persona": "contested_prose",
-}
+CONTESTED_NOTES: dict[DebateProtocol, str] = {"patch": "contested", "persona": "contested_prose"}
 """The additional prompt of the speakers in a contested debate."""
 
 

@@ -3,8 +3,4 @@
 from absa.nodes.agent import Agent
 from absa.schemas.answers import ValidatorAnswer
 
-validator = Agent(
-    name="validator",
-    answer=ValidatorAnswer,
-    writes="validator_answer",
-)
+validator = Agent(name="validator", answer=ValidatorAnswer, writes="validator_answer")

@@ -14,14 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 
 from absa.schemas.errors import AnswerError
@@ -175,14 +168,10 @@ Required = Annotated[str, BeforeValidator(_text)]
 Name = Annotated[str | None, BeforeValidator(_name)]
 # The raw category. A rule checks whether it is in the set.
 SaidCategory = Annotated[
-    str | None,
-    BeforeValidator(_name),
-    WithJsonSchema({**_OR_NULL, _WITH_CATEGORIES: "category"}),
+    str | None, BeforeValidator(_name), WithJsonSchema({**_OR_NULL, _WITH_CATEGORIES: "category"})
 ]
 CategoryWord = Annotated[
-    str | None,
-    BeforeValidator(_text),
-    WithJsonSchema({**_OR_NULL, _WITH_CATEGORIES: "word"}),
+    str | None, BeforeValidator(_text), WithJsonSchema({**_OR_NULL, _WITH_CATEGORIES: "word"})
 ]
 Confidence = Annotated[
     float | None,

@@ -79,11 +79,7 @@ def response_format(answer: type[Answer]) -> dict[str, Any]:
     """The answer type as the `response_format` of a request."""
     return {
         "type": "json_schema",
-        "json_schema": {
-            "name": answer.__name__,
-            "strict": True,
-            "schema": wire_schema(answer),
-        },
+        "json_schema": {"name": answer.__name__, "strict": True, "schema": wire_schema(answer)},
     }
 
 

@@ -45,10 +45,7 @@ def read_samples(
 
 
 def open_samples(
-    path: Path | str,
-    format: str | None,
-    columns: Mapping[str, str] | None,
-    size: int | None = None,
+    path: Path | str, format: str | None, columns: Mapping[str, str] | None, size: int | None = None
 ) -> tuple[Format, Iterator[Sample | BadLine]]:
     """Return the format of a file along with its samples."""
     source = checked_source(path, columns, size)

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from absa.data.formats import (
-    acos,
-    asqp,
-    aste,
-    jsonl,
-    mabsa,
-    nikl,
-    semeval2014,
-    semeval2016,
-    table,
-)
+from absa.data.formats import acos, asqp, aste, jsonl, mabsa, nikl, semeval2014, semeval2016, table
 from absa.data.problems import BadLine, DataError
 from absa.data.rows import RawSample
 from absa.data.source import Source
@@ -43,10 +33,7 @@ FORMATS = (
 )
 ALIASES = {"tsv": "csv", "semeval2015": "semeval2016", "m-absa": "mabsa", "aste-data-v2": "aste"}
 # Only these formats have named fields, so only these accept a column mapping.
-MAPPABLE = {
-    "jsonl": jsonl.ROW_KEYS,
-    "csv": frozenset(table.COLUMN_NAMES),
-}
+MAPPABLE = {"jsonl": jsonl.ROW_KEYS, "csv": frozenset(table.COLUMN_NAMES)}
 
 
 def format_named(name: str, source: Source) -> Format:

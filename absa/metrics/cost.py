@@ -117,10 +117,7 @@ def _shown(spent: Counter[str]) -> dict[str, Any]:
         *("calls", "cached_calls", "retries", "prompt_tokens", "completion_tokens"),
         "calls_without_usage",
     )
-    return {
-        **{name: spent[name] for name in counts},
-        "latency_ms": spent["latency_us"] / 1000,
-    }
+    return {**{name: spent[name] for name in counts}, "latency_ms": spent["latency_us"] / 1000}
 
 
 def _mean(total: float | None, samples: int) -> float | None:

@@ -150,10 +150,7 @@ def write(directory: Path | str, metrics: Mapping[str, Any]) -> None:
 
 
 def _add(
-    output: FinalOutput,
-    card: Mapping[str, Any],
-    parts: list[Part],
-    unsound: dict[str, None],
+    output: FinalOutput, card: Mapping[str, Any], parts: list[Part], unsound: dict[str, None]
 ) -> None:
     gold = card["gold"]
     aspects = _gold_aspects(gold, output.uid)

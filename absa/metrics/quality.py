@@ -66,10 +66,7 @@ def change(before: bool, after: bool) -> str:
 
 
 def score_sample(
-    output: FinalOutput,
-    aspects: Sequence[GoldAspect] | None,
-    label: str | None,
-    domain: str | None,
+    output: FinalOutput, aspects: Sequence[GoldAspect] | None, label: str | None, domain: str | None
 ) -> ScoredSample:
     """Score one sample at both stages."""
     has_label = label is not None
@@ -238,12 +235,7 @@ class QualityTally:
 
 
 def stage_summary(
-    total: Score,
-    labels: Classes,
-    *,
-    scored: bool,
-    categories: bool = False,
-    opinions: bool = False,
+    total: Score, labels: Classes, *, scored: bool, categories: bool = False, opinions: bool = False
 ) -> dict[str, Any]:
     """The scores of one stage; null if the gold has no such annotation."""
     summary: dict[str, Any] = {}
@@ -262,11 +254,7 @@ def stage_summary(
         else None
     )
     # Predictions without a term are not in the pairs, so they are counted here.
-    summary["unnamed"] = {
-        "predicted": apart.predicted,
-        "right": apart.right,
-        "gold": apart.gold,
-    }
+    summary["unnamed"] = {"predicted": apart.predicted, "right": apart.right, "gold": apart.gold}
     for task in TASKS:
         is_scored = categories and task in total.tasks and (task != "asqp" or opinions)
         summary[task] = precision_recall(total.tasks[task]) if is_scored else None

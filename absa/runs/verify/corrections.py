@@ -10,10 +10,7 @@ from absa.runs.directory import first_problem
 from absa.runs.verify.conflict_review import actions_visible
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import judgement, named
-from absa.schemas.answers import (
-    Span,
-    name_of,
-)
+from absa.schemas.answers import Span, name_of
 from absa.schemas.records import Correction
 
 OVERRIDE = "debate_override"
@@ -87,24 +84,15 @@ def corrections_visible(e: Evidence) -> Found:
                 _Snapshot.model_validate(s) if s is not None else None for s in (c.before, c.after)
             )
         except ValidationError as error:
-            yield (
-                "S4",
-                f"{named(c)}: before or after cannot be read: {first_problem(error)}",
-            )
+            yield "S4", f"{named(c)}: before or after cannot be read: {first_problem(error)}"
             return
         changed = (before.face if before else None) != (after.face if after else None)
         if not c.applied:
             if changed:
-                yield (
-                    "S4",
-                    f"{named(c)} is marked not applied, but before and after differ",
-                )
+                yield "S4", f"{named(c)} is marked not applied, but before and after differ"
             continue
         if not changed:
-            yield (
-                "S4",
-                f"{named(c)} is marked applied, but before and after are the same",
-            )
+            yield "S4", f"{named(c)} is marked applied, but before and after are the same"
         old = e.lang.key(before.name) if before else None
         if before and old is not None:
             if state.get(old, frozenset()) != before.polarities:
@@ -131,10 +119,7 @@ def _ends_as(
         has = ", ".join(sorted(p for k, p in recorded if k == key)) or "no tuple"
         if key in last:
             c = last[key][0]
-            yield (
-                "S4",
-                f"{named(c)} is marked applied, but in stage2_tuples it has {has}",
-            )
+            yield "S4", f"{named(c)} is marked applied, but in stage2_tuples it has {has}"
         else:
             what = f"{key} has {has} in stage2_tuples: not Stage 1, and no correction made it so"
             yield "S1", what

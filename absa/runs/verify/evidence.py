@@ -13,11 +13,7 @@ from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.indexed_file import Line
 from absa.runs.verify.conflict_review import PROTOCOL as CONFLICT_REVIEW
 from absa.runs.verify.words import judgement, mapping_of, text_of
-from absa.schemas.answers import (
-    JudgeAnswer,
-    name_of,
-    read_answer,
-)
+from absa.schemas.answers import JudgeAnswer, name_of, read_answer
 from absa.schemas.errors import AnswerError
 from absa.schemas.output import AspectTuple, FinalOutput
 

@@ -51,15 +51,7 @@ from absa.runs.verify.leaks import leaks, nothing_leaked
 from absa.runs.verify.memory import recalled_fairly
 from absa.runs.verify.metrics import MetricsCheck
 from absa.runs.verify.person import before_person, person_follows
-from absa.runs.verify.report import (
-    CHECKS,
-    COUNTS,
-    JOURNAL,
-    METRICS,
-    Check,
-    VerifyReport,
-    Violation,
-)
+from absa.runs.verify.report import CHECKS, COUNTS, JOURNAL, METRICS, Check, VerifyReport, Violation
 from absa.runs.verify.stages import follows_directly, overruled_with_reason, tuples_agree
 from absa.runs.verify.text import stands_in_text
 from absa.runs.verify.words import (
@@ -385,9 +377,7 @@ class _Verification:
             self._say(COUNTS, "the text of the output is not that of the data", sample.uid)
         if recorded.gold - {digest_of([gold(sample), sample.domain, sample.split])}:
             self._say(
-                COUNTS,
-                "gold, domain or split of the scorecard is not that of the data",
-                sample.uid,
+                COUNTS, "gold, domain or split of the scorecard is not that of the data", sample.uid
             )
 
     def _count(self, data: list[str] | None) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from absa.runs.verify.evidence import Evidence, Found
 from absa.runs.verify.words import named, number_of
-from absa.schemas.answers import (
-    Span,
-)
+from absa.schemas.answers import Span
 
 
 def stands_in_text(e: Evidence) -> Found:
@@ -41,10 +39,7 @@ def stands_in_text(e: Evidence) -> Found:
             if shot and isinstance(span, dict):
                 there = Span(start=number_of(span.get("start")), end=number_of(span.get("end")))
                 if not _covers(text, there, str(shot.get("aspect_term"))):
-                    yield (
-                        "S5",
-                        f"{named(c)}: {shot.get('aspect_term')!r} is not at its span",
-                    )
+                    yield "S5", f"{named(c)}: {shot.get('aspect_term')!r} is not at its span"
     for r in meta.override_gate:
         if r.verdict in ("add", "flip") and (not r.evidence or r.evidence not in text):
             yield (
