@@ -67,7 +67,8 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         nodes=table_nodes(
             *((second_reader, compare_stage1, skip_agreed, contested) if contests else ()),
             *(intake, *first, validator, stage1, Rule("recall", recall, blocking=True)),
-            *(*speakers, judge, review_context),
+            *speakers,
+            *(judge, review_context),
             *(ate_review, atsa_review, validator_review, apply_reviews, override_gate),
             *(Rule(node, record_verdict(verdict)) for verdict, node in SKIPPED.items()),
             *(Rule(node, carry_out(verdict)) for verdict, node in APPLIED.items()),

@@ -166,14 +166,8 @@ def decide(e: Evidence, settings: OverrideSettings) -> Adoption:
 
 def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
     """The first skip reason of the gate, apart from used-up overrides."""
-    return next(
-        (
-            r.verdict
-            for r in gate_log
-            if r.verdict in SKIPS and r.verdict != "max_one_override_per_sample"
-        ),
-        None,
-    )
+    skips = (r.verdict for r in gate_log if r.verdict in SKIPS)
+    return next((skip for skip in skips if skip != "max_one_override_per_sample"), None)
 
 
 def changes(e: Evidence) -> list[Change]:

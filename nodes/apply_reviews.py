@@ -21,7 +21,7 @@ that every applied entry is visible in the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absa.nodes.board import DEFAULT_CONFIDENCE, Board, backfilled
@@ -103,15 +103,8 @@ def apply_proposal(board: Board, proposal: Proposal) -> Correction:
                 return _revise_span(board, key, proposal.revised_span)
         return None, UNKNOWN_ACTION
 
-    return _logged(
-        board,
-        "validator",
-        proposal.proposal_type,
-        proposal.target_aspect,
-        proposal.rationale,
-        None,
-        act,
-    )
+    action, target = proposal.proposal_type, proposal.target_aspect
+    return _logged(board, "validator", action, target, proposal.rationale, None, act)
 
 
 def apply_category(
@@ -159,9 +152,8 @@ def apply_aspect_review(
                 return _add_aspect(board, key, review, category)
         return None, UNKNOWN_ACTION
 
-    return _logged(
-        board, "ate_review", review.action, review.term, review.reason, review.provenance, act
-    )
+    source = review.provenance
+    return _logged(board, "ate_review", review.action, review.term, review.reason, source, act)
 
 
 def apply_sentiment_review(
@@ -184,15 +176,8 @@ def apply_sentiment_review(
                 return _add_sentiment(board, key, polarity, review, category)
         return None, UNKNOWN_ACTION
 
-    return _logged(
-        board,
-        "atsa_review",
-        review.action,
-        review.aspect_ref,
-        review.reason,
-        review.provenance,
-        act,
-    )
+    action, target, source = review.action, review.aspect_ref, review.provenance
+    return _logged(board, "atsa_review", action, target, review.reason, source, act)
 
 
 def _logged(
@@ -211,7 +196,7 @@ def _logged(
         act = _refuse_given
     new_key, refused = act(key)
     after = board.snapshot(new_key) if new_key is not None else before
-    if refused is None and not _visible(before, after):
+    if refused is None and _face(before) == _face(after):
         board.restore(saved)
         after, refused = before, NO_CHANGE
     return Correction(
@@ -231,19 +216,14 @@ def _refuse_given(key: str) -> Outcome:
     return None, ASPECT_GIVEN
 
 
-def _visible(before: dict[str, Any] | None, after: dict[str, Any] | None) -> bool:
-    """Whether the two differ in a tuple (with its category), a span or a confidence."""
-
-    def face(snapshot: dict[str, Any] | None) -> Any:
-        if snapshot is None:
-            return None
-        sentiments = sorted(
-            (s["polarity"], s["confidence"], s.get("category") or "")
-            for s in snapshot["sentiments"]
-        )
-        return snapshot["aspect_term"], snapshot["span"], sentiments
-
-    return bool(face(before) != face(after))
+def _face(snapshot: dict[str, Any] | None) -> Any:
+    """What must differ for a change to be visible: a tuple (with category), span or confidence."""
+    if snapshot is None:
+        return None
+    sentiments = sorted(
+        (s["polarity"], s["confidence"], s.get("category") or "") for s in snapshot["sentiments"]
+    )
+    return snapshot["aspect_term"], snapshot["span"], sentiments
 
 
 def _flip(board: Board, key: str, to: str | None, review: SentimentReview | None = None) -> Outcome:
@@ -259,17 +239,12 @@ def _flip(board: Board, key: str, to: str | None, review: SentimentReview | None
         changes["confidence"] = review.confidence
     if review is not None and review.evidence:
         changes["evidence"] = review.evidence
-    board.put(key, _flipped(aspect.sentiments, targets, changes))
-    return key, None
-
-
-def _flipped(
-    sentiments: Iterable[Sentiment], targets: list[str], given: dict[str, Any]
-) -> list[Sentiment]:
-    return [
-        s if s.polarity == new else s.model_copy(update={**given, "polarity": new})
-        for s, new in zip(sentiments, targets, strict=True)
+    flipped = [
+        s if s.polarity == new else s.model_copy(update={**changes, "polarity": new})
+        for s, new in zip(aspect.sentiments, targets, strict=True)
     ]
+    board.put(key, flipped)
+    return key, None
 
 
 def _drop_aspect(board: Board, key: str) -> Outcome:

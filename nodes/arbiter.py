@@ -73,13 +73,13 @@ def _update(state: State, answer: ReviewActionsAnswer) -> Update:
 
 def _asked(
     action: ArbiterAction,
-    said: Sequence[ReviewAction],
+    actions: Sequence[ReviewAction],
     reviews: Sequence[ReviewAction],
     candidates: Mapping[str, Candidate],
 ) -> ArbiterAction:
     """The model's action on a tuple; without a valid one, KEEP + FLAG."""
     (tuple_id,) = action.target_tuple_ids
-    action_of_model = first_vote([a for a in said if tuple_id in a.target_tuple_ids])
+    action_of_model = first_vote([a for a in actions if tuple_id in a.target_tuple_ids])
     vote = vote_of(action_of_model)
     if action_of_model is None or mixes_polarities(vote, candidates):
         return action
@@ -89,7 +89,7 @@ def _asked(
             "new_value": vote.new_value,
             "reason_code": action_of_model.reason_code,
             "case": "asked",
-            "flag": is_marked(tuple_id, (*reviews, *said)),
+            "flag": is_marked(tuple_id, (*reviews, *actions)),
             "applied": changes(vote, candidates[tuple_id]),
         }
     )

@@ -8,6 +8,7 @@ from typing import Any
 from absa.nodes.language import Language
 from absa.nodes.text import locate
 from absa.schemas.answers import Span, name_of
+from absa.schemas.output import FinalAspect
 from absa.schemas.records import AspectRecord, Sentiment, StageResult, Unanchored
 
 BACKFILL_CONFIDENCE = 0.3
@@ -21,6 +22,29 @@ def backfilled(category: str | None = None) -> Sentiment:
     return Sentiment(
         polarity="neutral", confidence=BACKFILL_CONFIDENCE, category=category, is_backfilled=True
     )
+
+
+def snapshot_of(
+    term: str | None,
+    category: str | None,
+    span: Span | None,
+    sentiments: Iterable[Sentiment | FinalAspect],
+) -> dict[str, Any]:
+    """The form of an aspect for a log entry."""
+    return {
+        "aspect_term": term,
+        **({"category": category} if category else {}),
+        "span": span.model_dump() if span else None,
+        "sentiments": [
+            {
+                "polarity": s.polarity,
+                "confidence": s.confidence,
+                "evidence": s.evidence,
+                **({"category": s.category} if s.category else {}),
+            }
+            for s in sentiments
+        ],
+    }
 
 
 def snapshot_name(snapshot: Mapping[str, Any]) -> str:
@@ -77,20 +101,7 @@ class Board:
         aspect = self.aspects.get(key)
         if aspect is None:
             return None
-        return {
-            "aspect_term": aspect.term,
-            **({"category": aspect.category} if aspect.category else {}),
-            "span": aspect.span.model_dump() if aspect.span else None,
-            "sentiments": [
-                {
-                    "polarity": s.polarity,
-                    "confidence": s.confidence,
-                    "evidence": s.evidence,
-                    **({"category": s.category} if s.category else {}),
-                }
-                for s in aspect.sentiments
-            ],
-        }
+        return snapshot_of(aspect.term, aspect.category, aspect.span, aspect.sentiments)
 
     def put(self, key: str, sentiments: Iterable[Sentiment]) -> None:
         """Replace the sentiments of an aspect."""

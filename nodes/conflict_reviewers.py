@@ -83,9 +83,9 @@ review_a, review_b, review_c = REVIEWERS = tuple(reviewer(name) for name in ACTO
 
 
 def checked(
-    said: Iterable[ReviewActionItem],
+    items: Iterable[ReviewActionItem],
     actor: str,
-    known: Collection[str],
+    candidates: Collection[str],
     open_ids: Collection[str],
     counter: PolarityCounter,
     *,
@@ -94,10 +94,10 @@ def checked(
     """The valid actions, and the discarded ones with their reasons."""
     accepted: list[ReviewAction] = []
     discarded: list[DiscardedAction] = []
-    for item in said:
+    for item in items:
         targets = tuple(dict.fromkeys(item.target_tuple_ids))
         value = item.new_value or NewValue()
-        why = _refusal(item, targets, known, open_ids)
+        why = _refusal(item, targets, candidates, open_ids)
         new_value: dict[str, str] | None = None
         if why is None and item.action_type == "MERGE" and given:
             why = "aspect_given"
@@ -128,7 +128,7 @@ def checked(
 def _refusal(
     item: ReviewActionItem,
     targets: tuple[str, ...],
-    known: Collection[str],
+    candidates: Collection[str],
     open_ids: Collection[str],
 ) -> str | None:
     if item.action_type not in REVIEW_ACTIONS:
@@ -137,7 +137,7 @@ def _refusal(
         return "unknown_reason_code"
     if not targets:
         return "no_target"
-    if any(t not in known for t in targets):
+    if any(t not in candidates for t in targets):
         return "unknown_tuple"
     if any(t not in open_ids for t in targets):
         return "not_under_review"

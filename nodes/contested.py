@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import read
 from absa.nodes.text import locate
-from absa.schemas.answers import SecondReaderAnswer, name_of
+from absa.schemas.answers import ReaderTuple, SecondReaderAnswer, name_of
 from absa.schemas.records import Contest, ContestedTuple, ContestReason, StageResult
 from absa.schemas.state import CompareStage1Update, ContestedUpdate, SkipUpdate, State
 
@@ -60,14 +60,17 @@ def witnessed(
         key = lang.key(name_of(item.aspect_term))
         if polarity is None or not key or (only is not None and key not in only):
             continue
-        stated = item.confidence if item.probability is None else item.probability
-        one = Witnessed(
-            item.aspect_term, polarity, stated or 0.0, item.reported is not False, item.evidence
-        )
+        p, reported = probability_of(item), item.reported is not False
+        one = Witnessed(item.aspect_term, polarity, p, reported, item.evidence)
         old = tuples.get((key, polarity))
         if old is None or old.probability < one.probability:
             tuples[key, polarity] = one
     return tuples
+
+
+def probability_of(item: ReaderTuple) -> float:
+    """The second reader's probability of a tuple, else its confidence."""
+    return (item.confidence if item.probability is None else item.probability) or 0.0
 
 
 def given_keys(state: State, lang: Language) -> set[str] | None:

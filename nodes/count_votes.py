@@ -85,11 +85,10 @@ def arbitrate(
     tuple_id: str, actions: Sequence[ReviewAction], candidates: Mapping[str, Candidate]
 ) -> ArbiterAction:
     """The action on one tuple, by the table above."""
-    mine = {
-        actor: [a for a in actions if a.actor == actor and tuple_id in a.target_tuple_ids]
-        for actor in ACTORS.values()
+    about_it = [a for a in actions if tuple_id in a.target_tuple_ids]
+    first = {
+        actor: first_vote([a for a in about_it if a.actor == actor]) for actor in ACTORS.values()
     }
-    first = {actor: first_vote(own_actions) for actor, own_actions in mine.items()}
     votes = {actor: vote_of(action) for actor, action in first.items()}
 
     def reason_for(vote: Vote) -> str | None:
@@ -128,9 +127,9 @@ def is_marked(tuple_id: str, actions: Iterable[ReviewAction]) -> bool:
     return any(a.action_type == "FLAG" and tuple_id in a.target_tuple_ids for a in actions)
 
 
-def first_vote(said: Sequence[ReviewAction]) -> ReviewAction | None:
+def first_vote(actions: Sequence[ReviewAction]) -> ReviewAction | None:
     """The first action other than FLAG."""
-    return next((a for a in said if a.action_type != "FLAG"), None)
+    return next((a for a in actions if a.action_type != "FLAG"), None)
 
 
 def vote_of(action: ReviewAction | None) -> Vote:

@@ -81,7 +81,7 @@ def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
     label = moderation.final_label if moderation else plain.label
     confidence = moderation.confidence if moderation else plain.confidence
     calls = tuple(state["calls"].values())
-    counts = state["counts"].values()
+    counts, recall = state["counts"].values(), state.get("memory_recall")
     return FinalOutput(
         uid=state["uid"],
         text=text,
@@ -121,7 +121,9 @@ def final_output(state: State, pipeline: PipelineSettings) -> FinalOutput:
             stage2_review_violation=violations(calls),
             answers=plain_answers(state),
             usage=usage(calls),
-            memory=memory_use(state, decision.shown_memory),
+            memory=MemoryUse(recall=recall, injections=tuple(decision.shown_memory))
+            if recall
+            else None,
             **decision.meta,
         ),
         process_trace=calls,
@@ -299,14 +301,6 @@ def plain_answers(state: State) -> dict[str, Any]:
         node: answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
         for node, answer in state.get("answers", {}).items()
     }
-
-
-def memory_use(state: State, shown: Sequence[str]) -> MemoryUse | None:
-    """The recalled cases and the calls that saw them; None without memory."""
-    recall = state.get("memory_recall")
-    if recall is None:
-        return None
-    return MemoryUse(recall=recall, injections=tuple(shown))
 
 
 def usage(calls: Sequence[CallRecord]) -> Usage:

@@ -23,6 +23,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from absa.nodes.board import snapshot_of
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import aggregate, exact
 from absa.nodes.text import grounded, locate
@@ -44,22 +45,18 @@ _COUNTED = {
 _OF_THE_RESULT = Keep | Flip | Drop
 
 
-def read_answer(said: object, output: FinalOutput) -> tuple[HumanAnswer | None, list[str]]:
+def read_answer(raw: object, output: FinalOutput) -> tuple[HumanAnswer | None, list[str]]:
     """The parsed answer, or a list of its errors for the person."""
     try:
-        if isinstance(said, str):
-            answer = HumanAnswer.model_validate_json(said)
+        if isinstance(raw, str):
+            answer = HumanAnswer.model_validate_json(raw)
         else:
-            answer = HumanAnswer.model_validate(said)
+            answer = HumanAnswer.model_validate(raw)
     except ValidationError as error:
-        return None, [_complaint(e["loc"], e["msg"]) for e in error.errors(include_url=False)]
+        errors = ((".".join(map(str, e["loc"])), e["msg"]) for e in error.errors(include_url=False))
+        return None, [f"{where}: {message}" if where else message for where, message in errors]
     problems = check(answer.decisions, output)
     return (None, problems) if problems else (answer, [])
-
-
-def _complaint(loc: tuple[int | str, ...], message: str) -> str:
-    where = ".".join(map(str, loc))
-    return f"{where}: {message}" if where else message
 
 
 def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
@@ -169,25 +166,14 @@ class _Rows:
         ]
 
     def snapshot(self, aspect: str) -> dict[str, Any] | None:
-        """The form of an aspect for the log, as in the agents' corrections."""
+        """The form of an aspect for the log."""
         own = [self.aspects[row] for row in self.of(aspect)]
         if not own:
             return None
-        unnamed = {"category": own[0].category} if not own[0].aspect_term else {}
-        return {
-            "aspect_term": own[0].aspect_term,
-            **{name: value for name, value in unnamed.items() if value},
-            "span": own[0].span.model_dump() if own[0].span else None,
-            "sentiments": [
-                {
-                    "polarity": a.polarity,
-                    "confidence": a.confidence,
-                    "evidence": a.evidence,
-                    **({"category": a.category} if a.category else {}),
-                }
-                for a in own
-            ],
-        }
+        # The category of a named aspect is that of each of its sentiments.
+        first = own[0]
+        category = None if first.aspect_term else first.category
+        return snapshot_of(first.aspect_term, category, first.span, own)
 
     def change(self, decision: Flip | Drop | Add, targets: Sequence[int]) -> None:
         """Apply one decision to its rows in the shown result."""
@@ -256,26 +242,26 @@ def _correction(
     )
 
 
-def apply_human_review(output: FinalOutput, word: HumanReview | None) -> FinalOutput:
+def apply_human_review(output: FinalOutput, review: HumanReview | None) -> FinalOutput:
     """Apply a person's decisions to the agents' output, or mark it as pending."""
-    if word is None:
+    if review is None:
         return output
-    if word.status == "pending":
-        return _with_meta(output, human_review=word)
+    if review.status == "pending":
+        return _with_meta(output, human_review=review)
     rows = _Rows(output)
     result = output.final_result
-    log = carry_out(word.decisions, rows, word.reviewer)
+    log = carry_out(review.decisions, rows, review.reviewer)
     aspects = tuple(rows.aspects.values())
     label, confidence = result.label, result.confidence
     if log:
         label, confidence = aggregate(aspects)
-    new_label = next((_label(d.label) for d in word.decisions if isinstance(d, SetLabel)), None)
+    new_label = next((_label(d.label) for d in review.decisions if isinstance(d, SetLabel)), None)
     if new_label is not None:
         label, confidence = new_label, CERTAIN
         if label != result.label:
             before = {"label": result.label, "confidence": result.confidence}
             after = {"label": label, "confidence": confidence}
-            log.append(_correction("label", None, before, after, word.reviewer))
+            log.append(_correction("label", None, before, after, review.reviewer))
     shown = Shown(
         label=result.label,
         confidence=result.confidence,
@@ -289,19 +275,19 @@ def apply_human_review(output: FinalOutput, word: HumanReview | None) -> FinalOu
     output = _with_result(output, changed, rows.lang)
     return _with_meta(
         output,
-        human_review=word.model_copy(update={"counts": counts(word.decisions), "shown": shown}),
+        human_review=review.model_copy(update={"counts": counts(review.decisions), "shown": shown}),
         correction_applied_log=(*output.meta.correction_applied_log, *log),
     )
 
 
 def without_human_review(output: FinalOutput) -> FinalOutput:
     """The agents' output before the human review."""
-    word = output.meta.human_review
-    if word is None or word.shown is None:
+    review = output.meta.human_review
+    if review is None or review.shown is None:
         return output
-    output = _with_result(output, dict(word.shown), language(output.lang))
+    output = _with_result(output, dict(review.shown), language(output.lang))
     log = tuple(c for c in output.meta.correction_applied_log if c.source != SOURCE)
-    pending = HumanReview(status="pending", reasons=word.reasons)
+    pending = HumanReview(status="pending", reasons=review.reasons)
     return _with_meta(output, human_review=pending, correction_applied_log=log)
 
 

@@ -56,9 +56,9 @@ def question_of(
     """The question about an output before human review."""
     lang = language(output.lang)
     voices = list(voices_of(output))
-    heard: dict[str, list[Voice]] = {}
+    voices_about: dict[str, list[Voice]] = {}
     for voice in voices:
-        heard.setdefault(lang.key(voice.aspect or ""), []).append(voice)
+        voices_about.setdefault(lang.key(voice.aspect or ""), []).append(voice)
     candidates = [*_in_result(output), *_left_out(output)]
     keys = {lang.key(c.aspect) for c in candidates}
     return HumanQuestion(
@@ -69,7 +69,7 @@ def question_of(
         label=output.final_result.label,
         confidence=output.final_result.confidence,
         candidates=tuple(
-            c.model_copy(update={"said": tuple(heard.get(lang.key(c.aspect), ()))})
+            c.model_copy(update={"said": tuple(voices_about.get(lang.key(c.aspect), ()))})
             for c in candidates
         ),
         said=tuple(v for v in voices if lang.key(v.aspect or "") not in keys),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from absa.nodes.agent import Agent, Variants, shared_view, stage1_view
@@ -21,34 +22,17 @@ def _sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
     }
 
 
+_judge: Agent[Any] = Agent(name="judge", answer=JudgeAnswer, sees=_sees, writes="judge_answer")
+
 JUDGES: dict[DebateProtocol, Agent[Any]] = {
     # One patch and one consistent set of tuples out of all edits.
-    "patch": Agent(name="judge", answer=JudgeAnswer, sees=_sees, writes="judge_answer"),
+    "patch": _judge,
     # A winner and a consensus.
-    "persona": Agent(
-        name="judge",
-        answer=PersonaJudgeAnswer,
-        sees=_sees,
-        writes="judge_answer",
-        prompt="persona_judge",
-    ),
+    "persona": replace(_judge, answer=PersonaJudgeAnswer, prompt="persona_judge"),
 }
-
-CONTESTED_JUDGES: dict[DebateProtocol, Agent[Any]] = {
-    "patch": Agent(
-        name="judge",
-        answer=WeighedJudgeAnswer,
-        sees=_sees,
-        writes="judge_answer",
-        note="contested_judge",
-    ),
-    "persona": Agent(
-        name="judge",
-        answer=PersonaJudgeAnswer,
-        sees=_sees,
-        writes="judge_answer",
-        prompt="persona_judge",
-    ),
+CONTESTED_JUDGES = {
+    **JUDGES,
+    "patch": replace(_judge, answer=WeighedJudgeAnswer, note="contested_judge"),
 }
 
 judge = Variants(

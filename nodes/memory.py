@@ -196,7 +196,7 @@ def _index_key(structures: Sequence[Structure]) -> str:
 
 
 def best(
-    found: Iterable[Item | None],
+    index: Iterable[Item | None],
     signature: Signature,
     *,
     sample: str,
@@ -207,7 +207,7 @@ def best(
     hidden = None if any_split or split == TRAIN else split
     asked = set(signature.structures)
     ranked: list[tuple[float, bool, bool, int, str]] = []
-    for item in found:
+    for item in index:
         if item is None:
             continue
         has = set(item.key.split("+"))
@@ -226,9 +226,9 @@ def _pointers(indexed: Item | None) -> list[Pointer]:
     return [Pointer(*entry) for entry in indexed.value[_LATEST]] if indexed else []
 
 
-def episodes_in(found: Iterable[Item | None]) -> tuple[Episode, ...]:
+def episodes_in(items: Iterable[Item | None]) -> tuple[Episode, ...]:
     """The episodes of a read, without those deleted meanwhile."""
-    return tuple(Episode.model_validate(item.value) for item in found if item is not None)
+    return tuple(Episode.model_validate(item.value) for item in items if item is not None)
 
 
 def require_readable(item: Item) -> None:
@@ -317,16 +317,13 @@ def deadlock(
         for a in stage1.aspects
         if any(grounded(text, s.evidence) for s in a.sentiments)
     }
-    observations: list[Observation] = []
-    if divided:
-        observations.append("polarity_disagreement")
-    if undone:
-        observations.append("confirmed_and_dropped")
-    if not divided | undone | questioned <= supported:
-        observations.append("contested_without_evidence")
-    if any(r.type in L3_RISKS for r in risks):
-        observations.append("l3_risk")
-    return tuple(observations)
+    signs: dict[Observation, bool] = {
+        "polarity_disagreement": bool(divided),
+        "confirmed_and_dropped": bool(undone),
+        "contested_without_evidence": not divided | undone | questioned <= supported,
+        "l3_risk": any(r.type in L3_RISKS for r in risks),
+    }
+    return tuple(sign for sign, holds in signs.items() if holds)
 
 
 def is_deadlock(observations: Sequence[Observation]) -> bool:
@@ -463,9 +460,9 @@ def reads(episode: Episode) -> list[GetOp]:
     ]
 
 
-def writes(episode: Episode, known: Item | None, indexed: Item | None) -> list[PutOp]:
+def writes(episode: Episode, stored: Item | None, indexed: Item | None) -> list[PutOp]:
     """The writes of an episode and its index entry; empty for a text that is already stored."""
-    if known is not None:
+    if stored is not None:
         return []
     room = _room(EPISODES, episode.signature.lang)
     return [

@@ -28,7 +28,7 @@ from absa.nodes.perspectives import ORIGINS
 from absa.nodes.polarity import PolarityCounter
 from absa.nodes.text import grounded, locate
 from absa.schemas.answers import Span, TripletsAnswer
-from absa.schemas.records import Candidate, ConflictFlag, ValidatorRisk
+from absa.schemas.records import Candidate, ConflictFlag, ConflictType, ValidatorRisk
 from absa.schemas.settings import PipelineSettings
 from absa.schemas.state import CandidatesUpdate, State
 
@@ -70,8 +70,7 @@ def wanted(given: Sequence[str] | None, lang: Language) -> Naming:
     terms = {lang.key(term): term for term in reversed(given) if lang.key(term)}
 
     def given_names(term: str | None, ref: str | None) -> tuple[str | None, str | None] | None:
-        meant = (terms.get(lang.key(word or "")) for word in (ref, term))
-        name = next((found for found in meant if found), None)
+        name = terms.get(lang.key(ref or "")) or terms.get(lang.key(term or ""))
         return (name, name) if name else None
 
     return given_names
@@ -131,11 +130,7 @@ def find_conflicts(
     for candidate in candidates:
         by_aspect.setdefault(aspect_of(candidate, lang), []).append(candidate)
     flags = [
-        ConflictFlag(
-            aspect_term=group[0].aspect_term,
-            tuple_ids=tuple(c.tuple_id for c in group),
-            conflict_type="polarity_mismatch",
-        )
+        _flag(group, "polarity_mismatch")
         for group in by_aspect.values()
         if len({c.polarity for c in group}) > 1
     ]
@@ -143,26 +138,23 @@ def find_conflicts(
         shared = {
             c.tuple_id for a in one for b in other if _overlap(a.span, b.span) for c in (a, b)
         }
-        group = [c for c in candidates if c.tuple_id in shared]
-        if group:
-            flags.append(
-                ConflictFlag(
-                    aspect_term=group[0].aspect_term,
-                    tuple_ids=tuple(c.tuple_id for c in group),
-                    conflict_type="aspect_overlap",
-                )
-            )
+        if group := [c for c in candidates if c.tuple_id in shared]:
+            flags.append(_flag(group, "aspect_overlap"))
     if single_support:
         flags += [
-            ConflictFlag(
-                aspect_term=group[0].aspect_term,
-                tuple_ids=tuple(c.tuple_id for c in group),
-                conflict_type="single_support",
-            )
+            _flag(group, "single_support")
             for group in by_aspect.values()
             if len({c.origin_agent for c in group}) == 1
         ]
     return flags
+
+
+def _flag(group: Sequence[Candidate], conflict_type: ConflictType) -> ConflictFlag:
+    return ConflictFlag(
+        aspect_term=group[0].aspect_term,
+        tuple_ids=tuple(c.tuple_id for c in group),
+        conflict_type=conflict_type,
+    )
 
 
 def _overlap(one: Span | None, other: Span | None) -> bool:
@@ -220,9 +212,5 @@ def flagged_ids(
     conflicts: Sequence[ConflictFlag], risks: Sequence[ValidatorRisk]
 ) -> frozenset[str]:
     """The tuples with a conflict or a risk. Reviewers may change only these."""
-    return frozenset(
-        (
-            *(tuple_id for flag in conflicts for tuple_id in flag.tuple_ids),
-            *(risk.tuple_id for risk in risks),
-        )
-    )
+    conflicting = {tuple_id for flag in conflicts for tuple_id in flag.tuple_ids}
+    return frozenset(conflicting | {risk.tuple_id for risk in risks})

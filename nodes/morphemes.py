@@ -102,12 +102,12 @@ class _KiwiProcess:
         self._line, there = fork.Pipe()
         # Ctrl-C is for the command. The child ignores it and ends with the command; this process
         # must not get it in the middle of a fork.
-        heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._child = fork.Process(target=_serve, args=(there, self._line), daemon=True)
             self._child.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         there.close()
         # At exit, multiprocessing waits for the child, which would never end if it hangs.
         atexit.register(self._child.kill)

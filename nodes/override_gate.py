@@ -332,13 +332,13 @@ def judged_category(
     categories, summary = categories_of(pipeline), state["judge_answer"]
     if categories is None or summary is None:
         return None
-    said = (
+    matching = (
         categories.find(t.category)
         for t in summary.final_tuples
         if board.resolve(t.aspect_term) == board.lang.key(record.aspect)
         and read(t.polarity).value == record.target
     )
-    return next(said, None)
+    return next(matching, None)
 
 
 def override(

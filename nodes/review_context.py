@@ -38,6 +38,7 @@ polarity matched one (fallback), or neither (none).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from absa.nodes.categories import CategorySet, categories_of
 from absa.nodes.contested import WITNESS, given_keys, witnessed
@@ -225,32 +226,41 @@ def build_context(
     for turn in sorted(turns, key=lambda t: t.index):
         assert isinstance(turn.answer, TurnAnswer), "a patch debate speaks in edits"
         edits = known_edits(turn.answer.proposed_edits, counter.categories)
-        placed = [add(e, turn.speaker, getattr(weights, e.op)) for e in edits]
+        placed = [p for e in edits if (p := add(e, turn.speaker, getattr(weights, e.op)))]
         if not turn.answer.proposed_edits:
             pass  # a turn without edits agrees with everything, which is valid
-        elif any(known for found in placed if found for known in found[1:]):
+        elif any(is_mapped for _, is_mapped in placed):
             stats["direct"] += 1
         else:
             stats["none"] += 1
             fails["no_match" if stage1.aspects else "no_aspects"] += 1
-        points.append(_rebuttal(turn, edits, [found[0] for found in placed if found]))
+        points.append(_rebuttal(turn, edits, [name for name, _ in placed]))
     for edit in known_edits(summary.final_patch, counter.categories):
         in_patch = edit.op in _WEIGHED_IN_PATCH
         add(edit, JUDGE, weights.final_patch if in_patch else getattr(weights, edit.op))
     _add_witnesses(hints, names, witnesses, mentions, lang)
 
     return ReviewContext(
+        **_about(stage1, lang, stats, fails),
         summary=summary,
         rebuttal_points=tuple(points),
-        aspect_terms=tuple(a.name for a in stage1.aspects),
-        synonym_hints={a.name: s for a in stage1.aspects if (s := lang.synonyms(a.name))},
         aspect_hints=hints,
         aspect_evidence=_evidence(summary, mentions, names, lang),
-        mapping_stats=MappingStats(**stats),
-        mapping_fail_reasons=MappingFailReasons(**fails),
-        review_guidance=_GUIDANCE,
         fallback_mapping_policy=_FALLBACK,
     )
+
+
+def _about(
+    stage1: StageResult, lang: Language, stats: dict[str, int], fails: dict[str, int]
+) -> dict[str, Any]:
+    """The fields that both kinds of debate fill in the same way."""
+    return {
+        "aspect_terms": tuple(a.name for a in stage1.aspects),
+        "synonym_hints": {a.name: s for a in stage1.aspects if (s := lang.synonyms(a.name))},
+        "mapping_stats": MappingStats(**stats),
+        "mapping_fail_reasons": MappingFailReasons(**fails),
+        "review_guidance": _GUIDANCE,
+    }
 
 
 def stance_context(
@@ -307,18 +317,14 @@ def stance_context(
     names = {lang.key(term): term for term in hints}
     _add_witnesses(hints, names, witnesses, Mentions(stage1, lang), lang)
     return ReviewContext(
+        **_about(stage1, lang, stats, fails),
         summary=summary,
         rebuttal_points=tuple(points),
-        aspect_terms=tuple(a.name for a in stage1.aspects),
-        synonym_hints={a.name: s for a in stage1.aspects if (s := lang.synonyms(a.name))},
         aspect_hints=hints,
         stage1_evidence={
             a.name: next((s.evidence for s in a.sentiments if s.evidence), None)
             for a in stage1.aspects
         },
-        mapping_stats=MappingStats(**stats),
-        mapping_fail_reasons=MappingFailReasons(**fails),
-        review_guidance=_GUIDANCE,
         fallback_mapping_policy=_STANCE_FALLBACK,
     )
 

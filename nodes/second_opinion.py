@@ -30,11 +30,20 @@ from math import sqrt
 from typing import Literal
 
 from absa.nodes.categories import CategorySet, categories_of
+from absa.nodes.contested import given_keys, probability_of
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import PolarityCounter, read
 from absa.nodes.text import locate
 from absa.nodes.thresholds import reaches
-from absa.nodes.vote import Form, Pair, best_supported, forms_of, read_extraction, result_of
+from absa.nodes.vote import (
+    Form,
+    Pair,
+    answers_in_order,
+    best_supported,
+    forms_of,
+    read_extraction,
+    result_of,
+)
 from absa.schemas.answers import ReaderTuple, SecondReaderAnswer, ValidatorAnswer
 from absa.schemas.records import (
     Agreement,
@@ -89,15 +98,15 @@ def aligned(seen: Mapping[Pair, Seen], pairs: Iterable[Pair]) -> dict[Pair, Seen
 
     The analyser predicts categories only in its own domains.
     """
-    found: dict[Pair, Seen] = {}
+    matched: dict[Pair, Seen] = {}
     named = {(key, polarity): category for key, category, polarity in reversed(list(pairs))}
     for (key, category, polarity), one in seen.items():
         if category is None and (category := named.get((key, polarity))) is not None:
             aspect, sentiment = one.form
             form = (aspect, sentiment.model_copy(update={"category": category}))
             one = replace(one, form=form)
-        found.setdefault((key, category, polarity), one)
-    return found
+        matched.setdefault((key, category, polarity), one)
+    return matched
 
 
 def _seen(item: ReaderTuple, text: str, categories: CategorySet | None) -> Seen | None:
@@ -105,8 +114,7 @@ def _seen(item: ReaderTuple, text: str, categories: CategorySet | None) -> Seen 
     polarity = read(item.polarity).value
     if span is None or polarity is None or item.is_implicit:
         return None
-    stated = item.confidence if item.probability is None else item.probability
-    probability = stated or 0.0
+    probability = probability_of(item)
     sentiment = Sentiment(
         polarity=polarity,
         confidence=probability,
@@ -138,7 +146,7 @@ def compare(state: State, pipeline: PipelineSettings) -> CompareUpdate:
     )
     forms = forms_of(result, text, lang)
     called = explicit(forms)
-    seen = aligned(seen_by(reader, text, lang, _given_keys(state, lang), categories), called)
+    seen = aligned(seen_by(reader, text, lang, given_keys(state, lang), categories), called)
     reported = {pair: one for pair, one in seen.items() if one.reported}
     reads_language, knows_domain = reader.reads_language is not False, bool(reader.knows_domain)
     trust, trust_from = _trust(state, pipeline.selective, reads_language, knows_domain)
@@ -171,11 +179,6 @@ def compare(state: State, pipeline: PipelineSettings) -> CompareUpdate:
     }
 
 
-def _given_keys(state: State, lang: Language) -> set[str] | None:
-    given_aspects = state.get("given_aspects")
-    return None if given_aspects is None else {lang.key(term) for term in given_aspects}
-
-
 def _trust(
     state: State, s: SelectiveSettings, reads_language: bool, knows_domain: bool
 ) -> tuple[float, Literal["setting", "run", "default"]]:
@@ -192,15 +195,16 @@ def fuse(state: State, pipeline: PipelineSettings) -> FuseUpdate:
     lang, text = language(state["lang"]), state["text"]
     categories = categories_of(pipeline)
     counter, given_aspects = PolarityCounter(categories), state.get("given_aspects")
-    answers = sorted(state["extract_answers"].items(), key=lambda item: int(item[0]))
-    results = [read_extraction(a, text, lang, counter, given_aspects) for _, a in answers]
+    results = [
+        read_extraction(a, text, lang, counter, given_aspects) for a in answers_in_order(state)
+    ]
     calls = [forms_of(result, text, lang) for result in results]
     opinion = state["second_opinion"]
     assert opinion is not None, "`compare` writes it"
     share = threshold = pipeline.vote.threshold
     seen: dict[Pair, Seen] = {}
     if opinion.reads_language:
-        only = _given_keys(state, lang)
+        only = given_keys(state, lang)
         seen = seen_by(state["second_reader_answer"], text, lang, only, categories)
         seen = aligned(seen, chain.from_iterable(calls))
         threshold = pipeline.selective.threshold

@@ -32,9 +32,7 @@ def history(state: State) -> list[dict[str, Any]]:
     ]
 
 
-def speaker(
-    name: str, protocol: DebateProtocol = "patch", when: str = "always"
-) -> Agent[TurnAnswer] | Agent[PersonaTurnAnswer]:
+def speaker(name: str, protocol: DebateProtocol = "patch", when: str = "always") -> Agent[Any]:
     """The agent of a persona."""
 
     def sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
@@ -58,26 +56,17 @@ def speaker(
         turn = Turn(index=len(turns), round=spoken(state), speaker=name, answer=answer)
         return {"turns": [*turns, turn]}
 
-    note = CONTESTED_NOTES[protocol] if when == "contested" else None
-    if protocol == "persona":
-        return Agent(
-            name=name,
-            answer=PersonaTurnAnswer,
-            sees=sees,
-            writes="turns",
-            update=update,
-            turn=spoken,
-            prompt="persona",
-            note=note,
-        )
+    contested = when == "contested"
+    own_prompt = name if name in assets.prompt_names() else "speaker"
+    answer = PersonaTurnAnswer if protocol == "persona" else TurnAnswer
     return Agent(
         name=name,
-        answer=WeighedTurnAnswer if when == "contested" else TurnAnswer,
+        answer=WeighedTurnAnswer if contested and protocol == "patch" else answer,
         sees=sees,
         writes="turns",
         update=update,
         turn=spoken,
-        # A persona that a user added has no prompt.
-        prompt=name if name in assets.prompt_names() else "speaker",
-        note=note,
+        # A persona that a user added has no prompt of its own.
+        prompt="persona" if protocol == "persona" else own_prompt,
+        note=CONTESTED_NOTES[protocol] if contested else None,
     )

@@ -25,10 +25,12 @@ def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
     """Keep the tuples that enough answers contain."""
     lang, text = language(state["lang"]), state["text"]
     counter = PolarityCounter(categories_of(pipeline))
-    answers = [answer for _, answer in sorted(state["extract_answers"].items(), key=_number)]
     given_aspects = state.get("given_aspects")
     least = pipeline.min_name_probability if pipeline.protocol == "single" else 0.0
-    results = [read_extraction(a, text, lang, counter, given_aspects, least) for a in answers]
+    results = [
+        read_extraction(a, text, lang, counter, given_aspects, least)
+        for a in answers_in_order(state)
+    ]
     return {
         "stage1_result": majority(results, pipeline.vote.threshold, text, lang),
         "stage1_validation": ValidatorAnswer(),
@@ -36,8 +38,10 @@ def vote(state: State, pipeline: PipelineSettings) -> Stage1Update:
     }
 
 
-def _number(item: tuple[str, ExtractAnswer]) -> int:
-    return int(item[0])
+def answers_in_order(state: State) -> list[ExtractAnswer]:
+    """The joint answers in the order of their calls."""
+    answers = state["extract_answers"]
+    return [answers[number] for number in sorted(answers, key=int)]
 
 
 def read_extraction(

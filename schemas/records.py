@@ -351,12 +351,15 @@ class Candidate(Record):
         return name_of(self.aspect_term, self.category)
 
 
+ConflictType = Literal["polarity_mismatch", "aspect_overlap", "single_support"]
+
+
 class ConflictFlag(Record):
     """Candidates that contradict each other or need a review."""
 
     aspect_term: str | None
     tuple_ids: tuple[str, ...]
-    conflict_type: Literal["polarity_mismatch", "aspect_overlap", "single_support"]
+    conflict_type: ConflictType
 
 
 class ValidatorRisk(Record):
