@@ -55,10 +55,10 @@ def open_samples(
     return data_format, _samples(source, data_format)
 
 
-def _samples(source: Source, known: Format) -> Iterator[Sample | BadLine]:
+def _samples(source: Source, data_format: Format) -> Iterator[Sample | BadLine]:
     first_lines: dict[str, int] = {}
     made_up = _UidMaker(source.stem)
-    for row in known.read(source):
+    for row in data_format.read(source):
         if isinstance(row, BadLine):
             yield row
             continue

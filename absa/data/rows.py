@@ -16,15 +16,9 @@ from absa.data.source import Source
 from absa.schemas.sample import Cell, GoldAspect, GoldLabel, GoldPolarity, Sample
 
 POLARITY_SPELLINGS: dict[str, GoldPolarity] = {
-    "positive": "positive",
-    "pos": "positive",
-    "긍정": "positive",
-    "negative": "negative",
-    "neg": "negative",
-    "부정": "negative",
-    "neutral": "neutral",
-    "neu": "neutral",
-    "중립": "neutral",
+    **dict.fromkeys(("positive", "pos", "긍정"), "positive"),
+    **dict.fromkeys(("negative", "neg", "부정"), "negative"),
+    **dict.fromkeys(("neutral", "neu", "중립"), "neutral"),
 }
 # SemEval's "conflict" is our "mixed" for a sentence. An aspect cannot have it.
 LABEL_SPELLINGS: dict[str, GoldLabel] = {
@@ -84,14 +78,14 @@ def each_line(source: Source, parse: Callable[[str], RawSample]) -> Iterator[Raw
         yield row
 
 
-def _read_given(given: object) -> tuple[str, ...] | None:
-    if given is None:
+def _read_terms(terms: object) -> tuple[str, ...] | None:
+    if terms is None:
         return None
-    if not isinstance(given, list) or not all(isinstance(g, str) and g.strip() for g in given):
+    if not isinstance(terms, list) or not all(isinstance(t, str) and t.strip() for t in terms):
         raise BadRowError(
             "given_aspects is not a list of terms.", 'Write "given_aspects": ["food", "service"].'
         )
-    return tuple(given)
+    return tuple(terms)
 
 
 def build_sample(row: RawSample, uid: str) -> Sample:
@@ -132,7 +126,7 @@ def build_sample(row: RawSample, uid: str) -> Sample:
         split=optional_text(row.split, "split"),
         aspects=None if row.aspects is None else tuple(aspects),
         label=label,
-        given_aspects=_read_given(row.given_aspects),
+        given_aspects=_read_terms(row.given_aspects),
         incomplete_gold=row.incomplete or dropped > 0,
         dropped_aspects=dropped,
         relocated_aspects=relocated,

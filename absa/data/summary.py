@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from absa.data.problems import BadLine
 from absa.data.reading import open_samples, read_samples
-from absa.schemas.sample import Sample
+from absa.schemas.sample import GoldAspect, Sample
 
 NOT_STATED = "not stated"
 EXAMPLES_KEPT = 5
@@ -108,38 +107,39 @@ def describe(
     Raises:
         DataError: One of the files cannot be used.
     """
-    elsewhere = _text_keys(other) if other is not None else frozenset()
-    tally = _Tally(elsewhere)
+    tally = _Tally(_text_keys(other) if other is not None else frozenset())
     data_format, rows = open_samples(path, format, columns)
     for row in rows:
         tally.add(row)
+    n = tally.count
+    samples, with_gold = n["samples"], n["with_gold"]
+
+    def share(numerator: str, denominator: str = "samples") -> Share:
+        return Share(numerator=n[numerator], denominator=n[denominator])
+
     return DataSummary(
         path=str(path),
         format=data_format.name,
-        samples=tally.samples,
-        bad_lines=tally.bad_lines,
+        samples=samples,
+        bad_lines=n["bad_lines"],
         bad_line_examples=tuple(tally.examples),
-        aspects=tally.aspects,
+        aspects=n["aspects"],
         polarities=_ordered(tally.polarities),
         labels=_ordered(tally.labels),
-        with_gold=Share(numerator=tally.with_gold, denominator=tally.samples),
-        without_aspects=Share(
-            numerator=tally.with_gold - tally.with_aspects, denominator=tally.with_gold
-        ),
-        implicit=Share(numerator=tally.implicit, denominator=tally.aspects),
-        conflict=Share(numerator=tally.conflict, denominator=tally.with_aspects),
-        incomplete_gold=Share(numerator=tally.incomplete, denominator=tally.with_gold),
-        dropped_aspects=tally.dropped,
-        relocated_aspects=tally.relocated,
+        with_gold=share("with_gold"),
+        without_aspects=Share(numerator=with_gold - n["with_aspects"], denominator=with_gold),
+        implicit=share("implicit", "aspects"),
+        conflict=share("conflict", "with_aspects"),
+        incomplete_gold=share("incomplete", "with_gold"),
+        dropped_aspects=n["dropped"],
+        relocated_aspects=n["relocated"],
         languages=_ordered(tally.languages),
         domains=_ordered(tally.domains),
         splits=_ordered(tally.splits),
-        characters=tally.characters,
-        mean_length=tally.characters / tally.samples if tally.samples else None,
-        duplicate_texts=Share(numerator=tally.duplicates, denominator=tally.samples),
-        overlap=(
-            Share(numerator=tally.shared, denominator=tally.samples) if other is not None else None
-        ),
+        characters=n["characters"],
+        mean_length=n["characters"] / samples if samples else None,
+        duplicate_texts=share("duplicates"),
+        overlap=share("shared") if other is not None else None,
         other=str(other) if other is not None else None,
     )
 
@@ -150,67 +150,55 @@ def normalised_text(text: str) -> str:
     return "".join(c for c in folded if c.isalnum()) or "".join(folded.split())
 
 
-@dataclass
 class _Tally:
     """Running counts. Texts are kept only as short digests."""
 
-    elsewhere: frozenset[bytes]
-    samples: int = 0
-    bad_lines: int = 0
-    examples: list[BadLine] = field(default_factory=list)
-    aspects: int = 0
-    polarities: Counter[str] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    languages: Counter[str] = field(default_factory=Counter)
-    domains: Counter[str] = field(default_factory=Counter)
-    splits: Counter[str] = field(default_factory=Counter)
-    with_gold: int = 0
-    with_aspects: int = 0
-    implicit: int = 0
-    conflict: int = 0
-    incomplete: int = 0
-    dropped: int = 0
-    relocated: int = 0
-    characters: int = 0
-    duplicates: int = 0
-    shared: int = 0
-    seen: set[bytes] = field(default_factory=set)
+    def __init__(self, elsewhere: frozenset[bytes]) -> None:
+        self.count: Counter[str] = Counter()
+        self.examples: list[BadLine] = []
+        self.polarities: Counter[str] = Counter()
+        self.labels: Counter[str] = Counter()
+        self.languages: Counter[str] = Counter()
+        self.domains: Counter[str] = Counter()
+        self.splits: Counter[str] = Counter()
+        self._elsewhere = elsewhere
+        self._seen: set[bytes] = set()
 
     def add(self, row: Sample | BadLine) -> None:
         if isinstance(row, BadLine):
-            self.bad_lines += 1
+            self.count["bad_lines"] += 1
             if len(self.examples) < EXAMPLES_KEPT:
                 self.examples.append(row)
             return
-        self.samples += 1
-        self.characters += len(row.text)
         self.languages[row.lang or NOT_STATED] += 1
         self.domains[row.domain or NOT_STATED] += 1
         self.splits[row.split or NOT_STATED] += 1
         if row.label is not None:
             self.labels[row.label] += 1
-        self._add_text(row.text)
-        self._add_gold(row)
+        key = _text_key(row.text)
+        self.count.update(
+            samples=1,
+            characters=len(row.text),
+            duplicates=key in self._seen,
+            shared=key in self._elsewhere,
+        )
+        self._seen.add(key)
+        if row.aspects is not None:
+            self._add_gold(row, row.aspects)
 
-    def _add_text(self, text: str) -> None:
-        key = _text_key(text)
-        self.duplicates += key in self.seen
-        self.shared += key in self.elsewhere
-        self.seen.add(key)
-
-    def _add_gold(self, sample: Sample) -> None:
-        if sample.aspects is None:
-            return
-        polarities = [aspect.polarity for aspect in sample.aspects]
-        self.with_gold += 1
-        self.with_aspects += bool(polarities)
-        self.aspects += len(polarities)
+    def _add_gold(self, sample: Sample, aspects: Sequence[GoldAspect]) -> None:
+        polarities = [aspect.polarity for aspect in aspects]
         self.polarities.update(polarities)
-        self.implicit += sum(aspect.implicit for aspect in sample.aspects)
-        self.conflict += {"positive", "negative"} <= set(polarities)
-        self.incomplete += sample.incomplete_gold
-        self.dropped += sample.dropped_aspects
-        self.relocated += sample.relocated_aspects
+        self.count.update(
+            with_gold=1,
+            with_aspects=bool(aspects),
+            aspects=len(aspects),
+            implicit=sum(aspect.implicit for aspect in aspects),
+            conflict={"positive", "negative"} <= set(polarities),
+            incomplete=sample.incomplete_gold,
+            dropped=sample.dropped_aspects,
+            relocated=sample.relocated_aspects,
+        )
 
 
 def _text_keys(path: Path | str) -> frozenset[bytes]:

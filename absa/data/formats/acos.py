@@ -6,11 +6,10 @@ r"""ACOS: `sentence\t1,3 FOOD#QUALITY 2 4,5\t…`: word spans (end exclusive), c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from absa.data.formats.hash_text import word_spans
-from absa.data.problems import BadLine, BadRowError, shown
-from absa.data.rows import RawAspect, RawSample, each_line
+from absa.data.problems import BadRowError, shown
+from absa.data.rows import RawAspect, RawSample
 from absa.data.source import Source
 
 QUAD = re.compile(r"(-?\d{1,9}),(-?\d{1,9}) (\S+) (\S+) (-?\d{1,9}),(-?\d{1,9})")
@@ -25,12 +24,8 @@ def looks_like(head: str, source: Source) -> bool:
     )
 
 
-def read(source: Source) -> Iterator[RawSample | BadLine]:
-    """Yield the sentences of the file."""
-    return each_line(source, _parse)
-
-
-def _parse(line: str) -> RawSample:
+def parse(line: str) -> RawSample:
+    """Parse a line of ACOS."""
     text, *quads = line.split("\t")
     spans = word_spans(text)
     return RawSample(

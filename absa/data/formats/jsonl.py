@@ -127,7 +127,7 @@ def _parse_aspect(item: object, notes: list[str]) -> Iterator[RawAspect]:
 
 def _ignored(
     row: Mapping[str, object],
-    known: frozenset[str],
+    expected: frozenset[str],
     extras: frozenset[str],
     kept: Collection[str] = (),
 ) -> list[str]:
@@ -135,9 +135,9 @@ def _ignored(
 
     Ignoring `aspcts` would turn an annotated row into one without gold.
     """
-    foreign = [key for key in row if key not in known and key not in extras]
+    foreign = [key for key in row if key not in expected and key not in extras]
     for key in foreign:
-        meant = difflib.get_close_matches(key, known - row.keys(), n=1, cutoff=0.8)
+        meant = difflib.get_close_matches(key, expected - row.keys(), n=1, cutoff=0.8)
         if meant:
             raise BadRowError(f"unknown key {shown(key)}.", f"Did you mean {meant[0]}?")
     return [f"key {shown(key)} ignored" for key in foreign if key not in kept]

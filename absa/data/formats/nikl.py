@@ -6,11 +6,10 @@ An annotation is [category, [term, from, to], polarity]; a null term is an impli
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from absa.data.formats.jsonl import parse_object
-from absa.data.problems import BadLine, BadRowError
-from absa.data.rows import RawAspect, RawSample, each_line
+from absa.data.problems import BadRowError
+from absa.data.rows import RawAspect, RawSample
 from absa.data.source import Source
 
 SENTENCE_KEY = re.compile(r'^\s*\{.*"sentence_form"\s*:', re.MULTILINE)
@@ -21,12 +20,8 @@ def looks_like(head: str, source: Source) -> bool:
     return SENTENCE_KEY.search(head) is not None
 
 
-def read(source: Source) -> Iterator[RawSample | BadLine]:
-    """Yield the sentences of the file."""
-    return each_line(source, _parse)
-
-
-def _parse(text: str) -> RawSample:
+def parse(text: str) -> RawSample:
+    """Parse a line of the corpus."""
     row = parse_object(text)
     annotation = row.get("annotation")
     if annotation is not None and not isinstance(annotation, list):
@@ -42,14 +37,8 @@ def _parse(text: str) -> RawSample:
 def _parse_annotation(item: object) -> RawAspect:
     match item:
         case [category, [term, start, end], polarity]:
-            implicit = term is None
-            return RawAspect(
-                term=term,
-                start=None if implicit else start,
-                end=None if implicit else end,
-                polarity=polarity,
-                category=category,
-            )
+            place = (None, None) if term is None else (start, end)
+            return RawAspect(term, *place, polarity=polarity, category=category)
     raise BadRowError(
         "an annotation does not have the expected form.",
         "Write [category, [term, from, to], polarity].",

@@ -22,27 +22,24 @@ def looks_like(head: str, source: Source) -> bool:
 
 def read(source: Source) -> Iterator[RawSample | BadLine]:
     """Yield the sentences of the file."""
-    return read_sentences(source, _Reader(source.head()).parse)
+    head = source.head()
+    # The kinds of gold in the file distinguish "no aspect" from "no gold".
+    has_terms, has_categories = "<aspectTerm " in head, "<aspectCategory " in head
 
-
-class _Reader:
-    """Stores which kinds of gold the file has, to distinguish "no aspect" from "no gold"."""
-
-    def __init__(self, head: str) -> None:
-        self.has_terms = "<aspectTerm " in head
-        self.has_categories = "<aspectCategory " in head
-
-    def parse(self, sentence: Element) -> RawSample:
+    def parse(sentence: Element) -> RawSample:
+        nonlocal has_terms, has_categories
         terms = list(sentence.iter("aspectTerm"))
         categories = list(sentence.iter("aspectCategory"))
-        self.has_terms = self.has_terms or bool(terms)
-        self.has_categories = self.has_categories or bool(categories)
+        has_terms = has_terms or bool(terms)
+        has_categories = has_categories or bool(categories)
         aspects: list[RawAspect] | None = None
-        if self.has_terms:
+        if has_terms:
             aspects = [_term(element) for element in terms]
-        elif self.has_categories:
+        elif has_categories:
             aspects = [_category(element) for element in categories]
         return RawSample(uid=sentence.get("id"), text=text_of(sentence), aspects=aspects)
+
+    return read_sentences(source, parse)
 
 
 def _term(element: Element) -> RawAspect:

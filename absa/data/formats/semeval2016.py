@@ -27,25 +27,22 @@ def looks_like(head: str, source: Source) -> bool:
 
 def read(source: Source) -> Iterator[RawSample | BadLine]:
     """Yield the sentences of the file."""
-    return read_sentences(source, _Reader(source.head()).parse)
+    # Distinguishes "no opinion" from "no gold".
+    has_gold = "<Opinion " in source.head()
 
-
-class _Reader:
-    """Stores whether the file has gold, to distinguish "no opinion" from "no gold"."""
-
-    def __init__(self, head: str) -> None:
-        self.has_gold = "<Opinion " in head
-
-    def parse(self, sentence: Element) -> RawSample:
+    def parse(sentence: Element) -> RawSample:
+        nonlocal has_gold
         opinions = list(sentence.iter("Opinion"))
-        self.has_gold = self.has_gold or bool(opinions)
+        has_gold = has_gold or bool(opinions)
         out_of_scope = sentence.get("OutOfScope", "").upper() == "TRUE"
-        no_gold = not self.has_gold or (out_of_scope and not opinions)
+        no_gold = not has_gold or (out_of_scope and not opinions)
         return RawSample(
             uid=sentence.get("id"),
             text=text_of(sentence),
             aspects=None if no_gold else [_aspect(element) for element in opinions],
         )
+
+    return read_sentences(source, parse)
 
 
 def _aspect(element: Element) -> RawAspect:
