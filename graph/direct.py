@@ -94,7 +94,6 @@ class Decisions:
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        """Take the input of a graph."""
         self._given = {key: given[key] for key in _INPUTS if key in given}
         self._starts: dict[frozenset[str], _Moment] = {}
 

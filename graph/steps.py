@@ -165,7 +165,6 @@ class RouteStep(Runnable[State, Any]):
     name = "route"
 
     def __init__(self, router: Callable[[State, PipelineSettings], Any], settings: Any) -> None:
-        """Wrap `router(state, pipeline)`."""
         self._router = router
         self._settings = settings
 
@@ -209,7 +208,6 @@ class AgentStep(Runnable[State, Any]):
     def __init__(
         self, agent: Agent[Any] | Variants, backend: Backend, settings: SettingsInForce
     ) -> None:
-        """Wrap `agent`; `backend` answers."""
         self.name: str = agent.name
         self._agent = agent
         self._backend = backend
@@ -245,7 +243,6 @@ class WithOwnFiles(Runnable[State, Any]):
     """Runs another step with a user's prompts and resources."""
 
     def __init__(self, step: Runnable[Any, Any], files: OwnFiles) -> None:
-        """Run `step` with `files`."""
         self.name: str = str(step.name)
         self._step = step
         self._files = files

@@ -37,7 +37,6 @@ class ForkSafeLock:
     """A lock that is always free in a child process."""
 
     def __init__(self) -> None:
-        """Begin free."""
         self.renew()
         renew_after_fork(self)
 

@@ -146,7 +146,6 @@ class Mentions:
     """Maps a mention to a Stage 1 aspect: by aspect key, then by synonym."""
 
     def __init__(self, result: StageResult, lang: Language) -> None:
-        """Index the aspects of Stage 1."""
         self._lang = lang
         self._by_key = {lang.key(a.name): a.name for a in result.aspects}
         self._by_group: dict[int, str] = {}

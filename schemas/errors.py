@@ -28,7 +28,6 @@ class BackendError(RuntimeError):
         unreachable: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Store the details of the failure beside its message."""
         super().__init__(message)
         self.node = node
         self.turn = turn

@@ -80,7 +80,7 @@ def test_claim_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
             holder.kill()
             holder.join()
             begun = time.monotonic()
-            claim.wait_in_thread()
+            asyncio.run(claim.wait())
             assert claim.is_held
             assert time.monotonic() - begun < 5
 

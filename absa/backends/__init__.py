@@ -24,7 +24,6 @@ class LazyBackend:
     """Opens its backend with the first question, so that building a graph does no I/O."""
 
     def __init__(self, settings: BackendSettings) -> None:
-        """Store the settings for the first question."""
         self._settings = settings
         self._opened: Backend | None = None
 

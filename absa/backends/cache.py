@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Container
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from absa.backends.claims import Claim, Claims
 from absa.backends.likelihood import named
+from absa.backends.wrapper import Wrapper
 from absa.database import Database, StorageError
 from absa.schemas.answers import Answer, read_answer
 from absa.schemas.backend import Ask, Backend, Reply
@@ -156,29 +158,13 @@ class Answers:
         self._db.write(sql, len(beginning), beginning)
 
 
-class CachedBackend:
+class CachedBackend(Wrapper):
     """A backend that caches the answers of another backend."""
 
     def __init__(self, inner: Backend, keys: AnswerKeys, answers: Answers) -> None:
-        """Cache the answers of `inner`."""
-        self._inner = inner
+        super().__init__(inner)
         self._keys = keys
         self._answers = answers
-
-    def ask(self, question: Ask) -> Reply:
-        """Return the cached answer, or ask and cache the new one."""
-        key, owner = self._keys.key(question), self._keys.owner(question)
-        with self._answers.claim(key) as claim:
-            reply = self._recall(question, key, owner)
-            if reply is None and not claim.is_held:
-                claim.wait_in_thread()
-                reply = self._recall(question, key, owner)
-            if reply is not None:
-                return reply
-            reply = self._inner.ask(question)
-            if (text := write_reply(question, reply)) is not None:
-                self._answers.put(key, owner, text).result()
-        return reply
 
     async def aask(self, question: Ask) -> Reply:
         """Return the cached answer, or ask and cache the new one."""
@@ -248,17 +234,7 @@ def read_reply(question: Ask, text: str, *, own: bool) -> Reply | None:
         return None
     if own:
         return reply
-    return Reply(
-        reply.output,
-        backend=reply.backend,
-        model=reply.model,
-        seed=reply.seed,
-        latency_ms=0.0,
-        cached=True,
-        attempts=0,
-        notes=reply.notes,
-        host=reply.host,
-    )
+    return replace(reply, usage=None, latency_ms=0.0, cached=True, attempts=0)
 
 
 def _is_usable(question: Ask, reply: Reply) -> bool:

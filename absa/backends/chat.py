@@ -220,7 +220,6 @@ class Clients:
     """The clients of one event loop. Connections cannot be used from another loop."""
 
     def __init__(self, settings: BackendSettings) -> None:
-        """Take the settings. No connection is opened yet."""
         self._settings = settings
         self._chats: dict[tuple[Any, ...], _Chat] = {}
         # By default, ChatOpenAI shares one cached async client among all event loops.

@@ -82,14 +82,6 @@ class Claim:
                 self.is_held = True
                 return
 
-    def wait_in_thread(self) -> None:
-        """The same outside an event loop."""
-        for pause in _pauses():
-            time.sleep(pause)
-            if self._take():
-                self.is_held = True
-                return
-
     def _take(self) -> bool:
         return self._claims is None or self._claims.take(self._byte)
 

@@ -149,7 +149,6 @@ class Wait:
     """The wait before a retry: the server's `Retry-After`, else jittered exponential backoff."""
 
     def __init__(self, backoff_s: float) -> None:
-        """Take the base of the backoff in seconds."""
         growing = wait_exponential(multiplier=backoff_s, max=_LONGEST_WAIT_S)
         self._backoff = growing + wait_random(0, backoff_s)
 
@@ -258,16 +257,16 @@ def _is_too_long(error: BaseException) -> bool:
     """A busy server may speak of too many tokens, too: those of the last minute."""
     if not is_in_its_words(error) or status_of(error) in _BUSY:
         return False
-    return bool(_TOO_LONG.search(_said(error)))
+    return bool(_TOO_LONG.search(_server_words(error)))
 
 
 def _is_filtered(error: BaseException) -> bool:
     if isinstance(error, openai.ContentFilterFinishReasonError):
         return True
-    return is_in_its_words(error) and bool(_FILTERED.search(_said(error)))
+    return is_in_its_words(error) and bool(_FILTERED.search(_server_words(error)))
 
 
-def _said(error: BaseException) -> str:
+def _server_words(error: BaseException) -> str:
     return f"{getattr(error, 'code', '')} {getattr(error, 'type', '')} {error}".lower()
 
 

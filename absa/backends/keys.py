@@ -36,7 +36,6 @@ class Keys:
     """The keys of one backend. Each is read from the keyring once: that may need a password."""
 
     def __init__(self) -> None:
-        """Start without keys."""
         self._from_keyring: dict[str, Key] = {}
         self._used: set[str] = set()
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from absa.backends.wrapper import Wrapper
 from absa.prices import price_of, prices
 from absa.schemas.backend import Ask, Backend, Reply, known_usage
 from absa.schemas.errors import BackendError
@@ -27,7 +28,6 @@ class StopRun(RuntimeError):
     def __init__(
         self, why: str, remedy: str = "raise the limit and start again to continue"
     ) -> None:
-        """Take the reason, and what the user can do so that the run continues."""
         super().__init__(why)
         self.remedy = remedy
 
@@ -135,10 +135,7 @@ class Meter:
         """Count a call that got no usable answer."""
         self._useless[error.node] += 1
         self._last_failure[error.node] = str(error)
-        if error.unreachable:
-            self._unanswered[error.node] += 1
-        else:
-            self._unanswered[error.node] = 0
+        self._unanswered[error.node] = self._unanswered[error.node] + 1 if error.unreachable else 0
         if error.attempts:
             model, usage = error.details.get("model"), known_usage(error.details.get("usage"))
             # An answer without token counts has an unknown price. No answer costs nothing.
@@ -161,24 +158,12 @@ def _without_usage(spent: Spent) -> str:
     )
 
 
-class MeteredBackend:
+class MeteredBackend(Wrapper):
     """A backend that counts the calls of another backend."""
 
     def __init__(self, inner: Backend, meter: Meter) -> None:
-        """Count the calls of `inner`."""
-        self._inner = inner
+        super().__init__(inner)
         self._meter = meter
-
-    def ask(self, question: Ask) -> Reply:
-        """Ask the inner backend, or raise `StopRun`."""
-        self._meter.check()
-        try:
-            reply = self._inner.ask(question)
-        except BackendError as error:
-            self._meter.failed(question.uid, error)
-            raise
-        self._meter.answered(question.uid, question.node, reply.model, reply.usage)
-        return reply
 
     async def aask(self, question: Ask) -> Reply:
         """Ask the inner backend, or raise `StopRun`."""

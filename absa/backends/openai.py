@@ -13,7 +13,8 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Generator, MutableMapping
+from collections.abc import Generator, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle, repeat
@@ -22,7 +23,7 @@ from typing import Any
 
 import openai
 from langchain_core.messages import AIMessage
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from tenacity import AsyncRetrying, retry_if_exception
 
 from absa.backends.chat import BODY, HOST, Clients, Role, Tally
 from absa.backends.faults import (
@@ -85,7 +86,6 @@ class OpenAIBackend:
     def __init__(
         self, settings: BackendSettings, *, backoff_s: float = 0.5, memory: Path | None = None
     ) -> None:
-        """Take the settings; no connection is made before the first question."""
         self._settings = settings
         self._backoff_s = backoff_s
         self._servers = Servers(memory)
@@ -157,8 +157,8 @@ class OpenAIBackend:
         dialect = self._servers.dialect(role.base_url, role.model)
         first = Call(role, dialect, conversation(question), question.answer, tally)
         call, message = yield from self._agree(question, first)
-        heard, notes = yield from self._understand(question, call, message)
-        notes += heard.reading.notes
+        parsed, notes = yield from self._understand(question, call, message)
+        notes += parsed.reading.notes
         if call.dialect.mode != "json_schema":
             notes.append(f"asked by {call.dialect.mode}: the server takes no JSON schema")
         unsent = call.dialect.unsent | tally.unsent
@@ -168,7 +168,7 @@ class OpenAIBackend:
             unsent |= {"max_tokens"}
         notes += [f"{name} not sent: {role.model} does not take it" for name in sorted(unsent)]
         return Reply(
-            output=weighed(heard, question.answer),
+            output=weighed(parsed, question.answer),
             backend=self.name,
             model=role.model,
             seed=None if "seed" in unsent else role.seed,
@@ -176,7 +176,7 @@ class OpenAIBackend:
             latency_ms=round(tally.seconds * 1000, 3),
             attempts=tally.attempts,
             notes=tuple(notes),
-            host=heard.message.response_metadata.get(HOST, role.host),
+            host=parsed.message.response_metadata.get(HOST, role.host),
         )
 
     def _agree(self, question: Ask, call: Call) -> Generator[Call, Outcome, tuple[Call, AIMessage]]:
@@ -245,10 +245,10 @@ class OpenAIBackend:
             notes.insert(0, f"repaired: {why}; the first answer was: {before[:SHOWN]}")
         return best, notes
 
-    def _watch(self, call: Call, heard: ParsedAnswer) -> None:
+    def _watch(self, call: Call, parsed: ParsedAnswer) -> None:
         """Detect a server that accepts a request for structured output and ignores it."""
         server = call.role.base_url, call.role.model
-        if "{" in heard.text or not heard.text.strip() or heard.ran_out:
+        if "{" in parsed.text or not parsed.text.strip() or parsed.ran_out:
             self._ignored[server] = 0
             return
         self._ignored[server] += 1
@@ -257,28 +257,23 @@ class OpenAIBackend:
             self._ignored[server] = 0
             self._servers.learn(*server, simpler)
 
-    def _unreadable(self, question: Ask, call: Call, heard: ParsedAnswer) -> BackendError:
+    def _unreadable(self, question: Ask, call: Call, parsed: ParsedAnswer) -> BackendError:
         role, tally = call.role, call.tally
-        if heard.is_refusal:
-            what = f"{role.model} refused to answer: {heard.text[:SHOWN]}; {_REFUSED_REMEDY}"
+        if parsed.is_refusal:
+            what = f"{role.model} refused to answer: {parsed.text[:SHOWN]}; {_REFUSED_REMEDY}"
         else:
-            remedy = _TOO_SHORT_REMEDY if heard.ran_out else _UNREADABLE_REMEDY
+            remedy = _TOO_SHORT_REMEDY if parsed.ran_out else _UNREADABLE_REMEDY
             what = (
                 f"the answer of {role.model} could not be read, not even after a repair round: "
-                f"{heard.reading.why}; {remedy}"
+                f"{parsed.reading.why}; {remedy}"
             )
         return BackendError(
             self._keys.hide(f"{question.node}: {what}"),
             node=question.node,
             turn=question.turn,
-            raw=self._keys.hide(heard.text)[:LONGEST_RAW],
+            raw=self._keys.hide(parsed.text)[:LONGEST_RAW],
             attempts=tally.attempts,
-            details={
-                "host": role.host,
-                "model": role.model,
-                "usage": tally.usage,
-                "answered": True,
-            },
+            details=_details(call, answered=True),
         )
 
     def _failure(
@@ -303,13 +298,7 @@ class OpenAIBackend:
             raw=self._keys.hide(raw or str(error))[:LONGEST_RAW],
             attempts=tally.attempts,
             unreachable=is_unreachable(error),
-            details={
-                "status": status_of(error),
-                "host": role.host,
-                "model": role.model,
-                "usage": tally.usage,
-                "answered": answered,
-            },
+            details={"status": status_of(error), **_details(call, answered=answered)},
         )
 
     def _role(self, question: Ask, asked: RoleSettings, key: Key) -> Role:
@@ -368,24 +357,29 @@ class OpenAIBackend:
             async with clients.slots:
                 if clients.limiter:
                     await clients.limiter.aacquire()
-                with _Clock(call.tally):
+                with _timed(call.tally):
                     return await chat.ainvoke(list(call.messages), **call.options)
 
+        retrying = AsyncRetrying(
+            stop=lambda _: call.tally.failures > self._settings.max_retries,
+            wait=Wait(self._backoff_s),
+            retry=retry_if_exception(is_transient),
+            reraise=True,
+        )
         try:
-            return await AsyncRetrying(**self._policy(call.tally))(once)
+            return await retrying(once)
         except _EXPECTED as error:
             return error
 
-    def _policy(self, tally: Tally) -> dict[str, Any]:
-        def budget_is_spent(_: RetryCallState) -> bool:
-            return tally.failures > self._settings.max_retries
 
-        return {
-            "stop": budget_is_spent,
-            "wait": Wait(self._backoff_s),
-            "retry": retry_if_exception(is_transient),
-            "reraise": True,
-        }
+def _details(call: Call, *, answered: bool) -> dict[str, Any]:
+    role = call.role
+    return {
+        "host": role.host,
+        "model": role.model,
+        "usage": call.tally.usage,
+        "answered": answered,
+    }
 
 
 async def _let_go(loops: MutableMapping[asyncio.AbstractEventLoop, Clients]) -> None:
@@ -398,17 +392,15 @@ async def _let_go(loops: MutableMapping[asyncio.AbstractEventLoop, Clients]) -> 
 _EXPECTED = (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError)
 
 
-class _Clock:
-    """Adds one request and its duration to a tally, also if the request fails."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def __enter__(self) -> None:
-        self._tally.attempts += 1
-        self._start = time.perf_counter()
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._tally.seconds += time.perf_counter() - self._start
-        if error is not None:
-            self._tally.add_failure(error, passes=is_transient(error))
+@contextmanager
+def _timed(tally: Tally) -> Iterator[None]:
+    """Add one request and its duration to a tally, also if the request fails."""
+    tally.attempts += 1
+    start = time.perf_counter()
+    try:
+        yield
+    except BaseException as error:
+        tally.add_failure(error, passes=is_transient(error))
+        raise
+    finally:
+        tally.seconds += time.perf_counter() - start

@@ -93,7 +93,6 @@ class Servers:
     """The dialects of servers. With a path they are stored between runs."""
 
     def __init__(self, path: Path | None) -> None:
-        """Store the path; nothing is read before `load`."""
         self._path = path
         self._found: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()

@@ -11,21 +11,17 @@ import asyncio
 from collections import defaultdict
 
 from absa.backends.meter import StopRun
+from absa.backends.wrapper import Wrapper
 from absa.schemas.backend import Ask, Backend, Reply
 from absa.schemas.errors import BackendError
 
 
-class SiblingsFirst:
+class SiblingsFirst(Wrapper):
     """A backend that raises an error only after the sample's other calls have ended."""
 
     def __init__(self, inner: Backend) -> None:
-        """Ask `inner`."""
-        self._inner = inner
+        super().__init__(inner)
         self._calls: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
-
-    def ask(self, question: Ask) -> Reply:
-        """Answer in a thread, which cannot be cancelled."""
-        return self._inner.ask(question)
 
     async def aask(self, question: Ask) -> Reply:
         """Answer, or fail after the other calls of the sample."""

@@ -131,11 +131,11 @@ def parse_message(message: AIMessage, answer: type[Answer], tally: Tally) -> Par
     counts: Mapping[str, Any] = message.usage_metadata or {}
     named = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
     tally.add_usage(known_usage({name: counts.get(theirs) for name, theirs in named.items()}))
-    text = _said(message)
+    text = _answer_text(message)
     return ParsedAnswer(message, text, read(text, answer))
 
 
-def _said(message: AIMessage) -> str:
+def _answer_text(message: AIMessage) -> str:
     """The model's answer as text, in any mode of structured output."""
     for tool_call in message.tool_calls:
         return json.dumps(tool_call["args"], ensure_ascii=False)
@@ -144,11 +144,11 @@ def _said(message: AIMessage) -> str:
     return str(message.text) or message.additional_kwargs.get("refusal") or ""
 
 
-def weighed(heard: ParsedAnswer, answer: type[Answer]) -> dict[str, Any]:
+def weighed(parsed: ParsedAnswer, answer: type[Answer]) -> dict[str, Any]:
     """The parsed answer with the probabilities of its names, if the server returned them."""
-    logprobs = heard.message.response_metadata.get("logprobs")
+    logprobs = parsed.message.response_metadata.get("logprobs")
     tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    return likelihood.with_probabilities(heard.reading.output or {}, answer, tokens)
+    return likelihood.with_probabilities(parsed.reading.output or {}, answer, tokens)
 
 
 def read(text: str, answer: type[Answer]) -> Reading:

@@ -19,7 +19,6 @@ class DataError(ValueError):
     """
 
     def __init__(self, path: Path | str, reason: str, remedy: str = "") -> None:
-        """Keep the parts and build the message from them."""
         self.path = str(path)
         self.reason = reason
         self.remedy = remedy
@@ -58,7 +57,6 @@ class BadRowError(Exception):
     """Raised while a row is parsed. The caller adds the line number and makes a `BadLine`."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
-        """Keep the two halves of the message."""
         super().__init__(reason)
         self.reason = reason
         self.remedy = remedy

@@ -35,7 +35,6 @@ class GoldError(RuntimeError):
     """The gold, used as a prediction, does not score 1.0, so no score would be reliable."""
 
     def __init__(self, uids: list[str]) -> None:
-        """Take the uids of the samples."""
         self.uids = uids
         more = f" and {len(uids) - _SHOWN} more" if len(uids) > _SHOWN else ""
         super().__init__(

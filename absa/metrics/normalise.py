@@ -46,7 +46,6 @@ class Normaliser:
     """Makes tuples of one text, in the same way for gold and predictions."""
 
     def __init__(self, text: str, lang: str) -> None:
-        """Take the text and the code of its language."""
         self._text = text
         self._lang: Language = language(lang)
 

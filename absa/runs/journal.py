@@ -105,7 +105,6 @@ class Journal:
     """The records of one run directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Open or create the journal of a run directory."""
         self._db = Database(
             directory / FILE,
             _SCHEMA,

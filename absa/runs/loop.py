@@ -52,7 +52,6 @@ class Spread:
     """
 
     def __init__(self, width: int) -> None:
-        """Spread `width` samples in flight."""
         self._width = width
         self._gap = _FIRST_GAP_S
         self._taken: float | None = None

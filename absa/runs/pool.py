@@ -84,7 +84,6 @@ class LocalEngine:
     """Works in this event loop."""
 
     def __init__(self, backend_for: Callable[[BackendSettings], Backend]) -> None:
-        """Use the backends that `backend_for` makes."""
         self._backend_for = backend_for
 
     def workers(self) -> list[Worker]:

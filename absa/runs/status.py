@@ -25,7 +25,6 @@ class StatusFile:
     """Writes the file."""
 
     def __init__(self, out: Path, engine: Engine) -> None:
-        """Make the status file of the run in `out`, which starts now."""
         self._path = out / FILE
         self._engine = engine
         self._started = time.monotonic()

@@ -23,7 +23,6 @@ class Channel:
     """One end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Use an open connection."""
         self._reader = reader
         self._writer = writer
         connection = writer.get_extra_info("socket")

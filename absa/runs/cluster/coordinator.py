@@ -49,7 +49,6 @@ class Coordinator:
     """Serves the workers of one batch."""
 
     def __init__(self, batch: Batch, token: str) -> None:
-        """Serve the connections that send this token."""
         self._batch = batch
         self._token = token
         self._peers: list[_Peer] = []

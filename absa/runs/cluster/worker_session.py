@@ -18,6 +18,7 @@ from absa.backends import make_backend
 from absa.backends.cache import AnswerKeys, read_reply, write_reply
 from absa.backends.meter import StopRun
 from absa.backends.siblings import SiblingsFirst
+from absa.backends.wrapper import Wrapper
 from absa.runs.cluster.channel import Channel
 from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
 from absa.runs.loop import run_in_quick_loop
@@ -67,7 +68,6 @@ class WorkerSession:
     """
 
     def __init__(self, job: Job, name: str, tls: ssl.SSLContext | None) -> None:
-        """Connect to the coordinator."""
         self._job = job
         self._name = name
         self._tls = tls
@@ -213,18 +213,13 @@ class WorkerSession:
         await self.ask(self.number(), "finish", uid, asdict(record))
 
 
-class CoordinatedBackend:
-    """A paid backend that asks the coordinator for a cached answer, or for leave to call."""
+class CoordinatedBackend(Wrapper):
+    """A paid backend that asks the coordinator for a cached answer, or for permission to call."""
 
     def __init__(self, inner: Backend, keys: AnswerKeys, session: WorkerSession) -> None:
-        """Call `inner` when the coordinator allows it."""
-        self._inner = inner
+        super().__init__(inner)
         self._keys = keys
         self._session = session
-
-    def ask(self, question: Ask) -> Reply:
-        """Not supported: the coordinator is reached through the event loop only."""
-        raise RuntimeError("a cluster worker has an async backend only: use aask")
 
     async def aask(self, question: Ask) -> Reply:
         """The cached answer, or a new one, which is on the driver's disk when this returns."""

@@ -103,7 +103,6 @@ class JournalCheck:
     """Compares files and manifest with the journal."""
 
     def __init__(self, directory: Path, manifest: Mapping[str, Any], files: Mapping[str, Artefact]):
-        """Take the directory, the manifest and the files to compare."""
         self._directory = directory
         self._manifest = manifest
         self._files = files
