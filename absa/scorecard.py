@@ -18,6 +18,12 @@ Version 1 (and cards without a version) counted a raised confidence as an applie
 """
 
 
+_COUNTS = (
+    *("unanchored_count", "polarity_repair_count", "polarity_invalid_count"),
+    *("category_invalid_count", "name_cut_count", "name_refused_count", "name_unlikely_count"),
+)
+
+
 def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
     """The counts of one sample, and its gold, which is never in prompts or traces."""
     meta, result = output.meta, output.final_result
@@ -89,13 +95,7 @@ def scorecard(output: FinalOutput, sample: Sample, seed: int) -> dict[str, Any]:
                 sum(a.span is None for a in result.final_aspects), len(result.final_aspects)
             ),
         },
-        "unanchored_count": meta.unanchored_count,
-        "polarity_repair_count": meta.polarity_repair_count,
-        "polarity_invalid_count": meta.polarity_invalid_count,
-        "category_invalid_count": meta.category_invalid_count,
-        "name_cut_count": meta.name_cut_count,
-        "name_refused_count": meta.name_refused_count,
-        "name_unlikely_count": meta.name_unlikely_count,
+        **{name: getattr(meta, name) for name in _COUNTS},
         "stage2_review_violation": list(meta.stage2_review_violation),
         "aux_signals": output.aux_signals,
         "usage": meta.usage.model_dump(),
@@ -191,13 +191,13 @@ def selective(output: FinalOutput, sample: Sample) -> dict[str, Any] | None:
 
 def human_review(output: FinalOutput) -> dict[str, Any] | None:
     """Why a person was asked, and what they decided; None without human review."""
-    word = output.meta.human_review
-    if word is None:
+    review = output.meta.human_review
+    if review is None:
         return None
     return {
-        "status": word.status,
-        "reasons": [reason.code for reason in word.reasons],
-        "counts": word.counts.model_dump(),
+        "status": review.status,
+        "reasons": [reason.code for reason in review.reasons],
+        "counts": review.counts.model_dump(),
     }
 
 

@@ -27,13 +27,17 @@ Floats = NDArray[np.float64]
 class Interval:
     """Values with their bootstrap 95 % percentile intervals and standard errors.
 
-    All fields have the same shape.
+    All fields have the shape configurations x metrics.
     """
 
     value: Floats
     low: Floats
     high: Floats
     error: Floats
+
+    def at(self, one: int, metric: int) -> dict[str, float]:
+        """Value, low and high of one configuration in one metric."""
+        return {name: float(getattr(self, name)[one, metric]) for name in ("value", "low", "high")}
 
 
 def ratios(sums: Floats) -> Floats:

@@ -124,9 +124,8 @@ def _equal_calls(
                 **_compared(own, rival, resamples, seed),
             }
         )
-    for one, p_holm in zip(
-        comparisons, statistics.holm([f["p"] for f in comparisons]), strict=True
-    ):
+    corrected = statistics.holm([c["p"] for c in comparisons])
+    for one, p_holm in zip(comparisons, corrected, strict=True):
         one["p_holm"] = p_holm
         one["word"] = _word(one)
     return comparisons
@@ -147,10 +146,9 @@ def _compared(own: Floats, other: Floats, resamples: int, seed: int) -> dict[str
     """The score of `other`, and the difference of `own` and `other`."""
     both = np.stack([own, other], axis=1)[:, :, None]
     scores, differences = statistics.bootstrap(both, 0, resamples=resamples, seed=seed)
-    parts = ("value", "low", "high")
     return {
-        "vote": {name: float(getattr(scores, name)[1, 0]) for name in parts},
-        "difference": {name: float(getattr(differences, name)[1, 0]) for name in parts},
+        "vote": scores.at(1, 0),
+        "difference": differences.at(1, 0),
         "p": statistics.randomisation(own, other, resamples=resamples, seed=seed),
     }
 
@@ -159,15 +157,15 @@ def vote_numbers(
     run: Path, sizes: set[int], threshold: float, measured: Measured
 ) -> dict[int, Floats]:
     """Numerators and denominators per text of votes with the first n recorded calls."""
-    rows: dict[str, dict[int, Floats]] = {}
     wanted = set(measured.uids)
-    for output, card in records(run):
-        if output.uid not in wanted:
-            continue
-        rows[output.uid] = {
+    rows = {
+        output.uid: {
             size: _row(voted, card["gold"])
             for size, voted in votes_of(output, sizes, threshold).items()
         }
+        for output, card in records(run)
+        if output.uid in wanted
+    }
     return {size: np.array([rows[uid][size] for uid in measured.uids]) for size in sizes}
 
 
@@ -175,16 +173,9 @@ def votes_of(output: FinalOutput, sizes: set[int], threshold: float) -> dict[int
     """The outputs of a vote with only its first calls."""
     lang, counter = language(output.lang), PolarityCounter()
     calls = sorted((c for c in output.process_trace if c.node == "extract"), key=lambda c: c.turn)
-    results = [
-        read_extraction(
-            read_answer(ExtractAnswer, call.output)[0],
-            output.text,
-            lang,
-            counter,
-            output.meta.given_aspects,
-        )
-        for call in calls
-    ]
+    answers = (read_answer(ExtractAnswer, call.output)[0] for call in calls)
+    given_aspects = output.meta.given_aspects
+    results = [read_extraction(a, output.text, lang, counter, given_aspects) for a in answers]
     votes = {}
     for size in sizes:
         result = majority(results[:size], threshold, output.text, lang)
@@ -219,35 +210,35 @@ def _against_analyser(
     return {"best": best["name"], "analyser": comparison.pop("vote"), **comparison}
 
 
-def _sentences(found: Mapping[str, Any]) -> list[str]:
+def _sentences(line: Mapping[str, Any]) -> list[str]:
     """The cost comparison in sentences."""
-    lines = []
+    sentences = []
     words = {
         "better": "better",
         "worse": "worse",
         "no_difference": "no difference shown",
         "cannot_say": "no vote of as many calls was recorded",
     }
-    for one in found["equal_calls"]:
+    for one in line["equal_calls"]:
         if one["calls"] <= 1 + _EQUAL_CALLS:
             continue  # the single call is compared elsewhere
-        lines.append(
+        sentences.append(
             f"{one['name']} ({one['calls']:.1f} calls per text) against a vote of "
             f"{one['vote_calls']:.1f} calls: {words[one['word']]} ({_points(one['difference'])})."
         )
-    if against := found["analyser"]:
+    if against := line["analyser"]:
         reached = 100 * against["analyser"]["value"]
         shown = against["difference"]["low"] > 0
         how = "" if shown else "; no configuration that calls a model is shown to be better"
-        lines.append(
+        sentences.append(
             f"The embedded analyser alone reaches {reached:.1f} without a call; {against['best']} "
             f"is the best with calls ({_points(against['difference'])} over it){how}."
         )
     front = [
-        p["name"] for p in sorted(found["points"], key=lambda p: p["calls"]) if p["pareto"]["calls"]
+        p["name"] for p in sorted(line["points"], key=lambda p: p["calls"]) if p["pareto"]["calls"]
     ]
-    lines.append(f"Pareto front by calls: {', '.join(front)}.")
-    return lines
+    sentences.append(f"Pareto front by calls: {', '.join(front)}.")
+    return sentences
 
 
 def _points(difference: Mapping[str, float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def costs(
         is_free = one.name == ANALYSER
         tally = CostTally()
         hits = unknown = 0
-        answers = _Answers()
+        answers: Counter[str] = Counter()
         for output, _ in records(out / one.name):
             hits += sum(call.cached for call in output.process_trace)
             if output.uid not in wanted:
@@ -64,7 +65,7 @@ def costs(
             calls = [_alone(call, one.settings, paid) for call in output.process_trace]
             unknown += sum(call.cached for call in calls)
             tally.add(calls)
-            answers.add(output, one.settings)
+            _count_answers(answers, output, one.settings)
         cost_of[one.name] = _summary(tally, hits, unknown, None if is_free else answers)
     return cost_of
 
@@ -78,29 +79,24 @@ def _alone(call: CallRecord, settings: Settings, paid: dict[Key, Paid]) -> CallR
     return call.model_copy(update=changes)
 
 
-class _Answers:
-    """Counts the different calls of a sample, and whether repeated calls give equal answers."""
-
-    def __init__(self) -> None:
-        self.samples = 0
-        self.distinct = 0
-        self.repeated = 0
-        self.unanimous = 0
-
-    def add(self, output: FinalOutput, settings: Settings) -> None:
-        calls = [call for call in output.process_trace if call.node != SECOND_READER]
-        self.samples += 1
-        self.distinct += len({key_of(call, settings) for call in calls})
-        votes = [c for c in calls if c.node == "extract"]
-        if len(votes) > 1:
-            self.repeated += 1
-            distinct_answers = {
-                json.dumps(c.output, sort_keys=True, ensure_ascii=False) for c in votes
-            }
-            self.unanimous += len(distinct_answers) == 1
+def _count_answers(count: Counter[str], output: FinalOutput, settings: Settings) -> None:
+    """Count the different calls of a sample, and whether repeated calls give equal answers."""
+    calls = [call for call in output.process_trace if call.node != SECOND_READER]
+    count["samples"] += 1
+    count["distinct"] += len({key_of(call, settings) for call in calls})
+    votes = [
+        json.dumps(c.output, sort_keys=True, ensure_ascii=False)
+        for c in calls
+        if c.node == "extract"
+    ]
+    if len(votes) > 1:
+        count["repeated"] += 1
+        count["unanimous"] += len(set(votes)) == 1
 
 
-def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None) -> dict[str, Any]:
+def _summary(
+    tally: CostTally, hits: int, unknown: int, answers: Counter[str] | None
+) -> dict[str, Any]:
     """Means per sample, and totals. Unknown values are null."""
     spent = tally.summary()
     each = spent["per_sample"]
@@ -115,7 +111,7 @@ def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None
     return {
         "per_sample": {
             "calls": 0.0 if no_calls else each["calls"]["rate"],
-            "distinct_calls": answers.distinct / answers.samples if answers else 0.0,
+            "distinct_calls": answers["distinct"] / answers["samples"] if answers else 0.0,
             "prompt_tokens": shown(tokens[0]),
             "completion_tokens": shown(tokens[1]),
             "cost_usd": shown(each["cost_usd"]),
@@ -127,8 +123,8 @@ def _summary(tally: CostTally, hits: int, unknown: int, answers: _Answers | None
         "calls_of_unknown_cost": unknown,
         "longest_chain_of_calls": spent["longest_chain_of_calls"],
         "repeated_calls_unanimous": (
-            {"numerator": answers.unanimous, "denominator": answers.repeated}
-            if answers and answers.repeated
+            {"numerator": answers["unanimous"], "denominator": answers["repeated"]}
+            if answers and answers["repeated"]
             else None
         ),
     }

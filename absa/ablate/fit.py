@@ -99,14 +99,10 @@ def fit(run: Path, *, seed: int = 0) -> dict[str, Any]:
         "contested": contested,
         "values": {"trust": values[0], "threshold": values[1]},
         "values_of_folds": [{"trust": t, "threshold": h} for t, h in chosen],
-        "before": {"trust": own.trust, "threshold": own.threshold, **_value(scores, 1)},
-        "cross_validated": _value(scores, 0),
-        "difference": _value(differences, 1),
+        "before": {"trust": own.trust, "threshold": own.threshold, **scores.at(1, 0)},
+        "cross_validated": scores.at(0, 0),
+        "difference": differences.at(1, 0),
     }
-
-
-def _value(interval: statistics.Interval, at: int) -> dict[str, float]:
-    return {name: float(getattr(interval, name)[at, 0]) for name in ("value", "low", "high")}
 
 
 def _best(numbers: Mapping[Values, Floats], among: NDArray[np.bool_]) -> Values:
@@ -180,25 +176,27 @@ def _texts(run: Path) -> Iterator[_Text]:
         )
 
 
-def write_fit(out: Path, found: Mapping[str, Any], settings: Settings) -> list[Path]:
+def write_fit(out: Path, fitted: Mapping[str, Any], settings: Settings) -> list[Path]:
     """Write the numbers, and a config with the run's settings and the fitted values."""
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / NUMBERS, dict(found))
-    selective = settings.pipeline.selective.model_dump(mode="json") | found["values"]
+    write_json(out / NUMBERS, dict(fitted))
+    selective = settings.pipeline.selective.model_dump(mode="json") | fitted["values"]
     backend = settings.backend.model_dump(mode="json", include={"kind", "model", "base_url"})
     config: dict[str, Any] = {"pipeline": {"protocol": "selective", "selective": selective}}
     if backend["kind"] == "openai":
         config["backend"] = {name: value for name, value in backend.items() if value is not None}
-    text = f"# Trust and threshold fitted on {found['texts']} texts of {Path(found['run']).name}.\n"
+    text = (
+        f"# Trust and threshold fitted on {fitted['texts']} texts of {Path(fitted['run']).name}.\n"
+    )
     text += yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     (out / CONFIG).write_text(text, encoding="utf-8")
     return [out / NUMBERS, out / CONFIG]
 
 
-def sentences(found: Mapping[str, Any]) -> Sequence[str]:
+def sentences(fitted: Mapping[str, Any]) -> Sequence[str]:
     """The fit in sentences."""
-    values, before, own = found["values"], found["before"], found["cross_validated"]
-    moved = found["difference"]
+    values, before, own = fitted["values"], fitted["before"], fitted["cross_validated"]
+    moved = fitted["difference"]
     shown = "" if moved["low"] > 0 else "; no gain shown at this size"
     trust = "by the domain" if before["trust"] is None else before["trust"]
     return (
@@ -207,5 +205,5 @@ def sentences(found: Mapping[str, Any]) -> Sequence[str]:
         f"pair F1 by {FOLDS}-fold cross-validation {100 * own['value']:.1f}, as decided "
         f"{100 * before['value']:.1f}: {100 * moved['value']:+.1f} points, 95 % interval "
         f"{100 * moved['low']:+.1f} to {100 * moved['high']:+.1f}{shown} "
-        f"({found['texts']} texts, {found['contested']} contested)",
+        f"({fitted['texts']} texts, {fitted['contested']} contested)",
     )

@@ -90,7 +90,7 @@ def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[
                 "protocol": one.protocol,
                 "settings": one.settings.model_dump(mode="json") if one.settings else None,
                 "scores": {
-                    metric: _value(scores, number, k) if measured.has(metric) else None
+                    metric: scores.at(number, k) if measured.has(metric) else None
                     for k, metric in enumerate(METRICS)
                 },
                 "exact_match": rate(int(measured.exact[:, number].sum()), len(measured.uids)),
@@ -130,7 +130,7 @@ def _comparisons(
             {
                 "other": name,
                 "differences": {
-                    metric: _value(differences, other, k) if measured.has(metric) else None
+                    metric: differences.at(other, k) if measured.has(metric) else None
                     for k, metric in enumerate(METRICS)
                 },
                 "samples_that_differ": int((numbers[:, at] != numbers[:, other]).any(1).sum()),
@@ -146,10 +146,6 @@ def _comparisons(
     for one, p in zip(comparisons, exact, strict=True):
         one["mcnemar"]["p_holm"] = p
     return comparisons
-
-
-def _value(interval: statistics.Interval, one: int, metric: int) -> dict[str, float]:
-    return {name: float(getattr(interval, name)[one, metric]) for name in ("value", "low", "high")}
 
 
 def _spent(cost: Mapping[str, Any]) -> Spent:
@@ -199,15 +195,15 @@ def _doubts(asked: Study, spent: Mapping[str, Any]) -> list[str]:
 # Files -------------------------------------------------------------------------------------------
 
 
-def write(out: Path, found: Mapping[str, Any]) -> list[Path]:
+def write(out: Path, results: Mapping[str, Any]) -> list[Path]:
     """Write all files into the directory of the study; return their names."""
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / FILE, dict(found))
+    write_json(out / FILE, dict(results))
     written = [out / FILE]
-    made = tables(found)
+    made = tables(results)
     for table in made:
         lines = {
-            "csv": csv_lines(_csv_rows(table.name, found)),
+            "csv": csv_lines(_csv_rows(table.name, results)),
             "md": table.markdown(),
             "tex": table.latex(),
         }
@@ -215,26 +211,26 @@ def write(out: Path, found: Mapping[str, Any]) -> list[Path]:
             path = out / f"{table.name}.{suffix}"
             write_lines(path, text)
             written.append(path)
-    write_lines(out / VERDICT, _verdict_lines(found, [t.markdown() for t in made]))
+    write_lines(out / VERDICT, _verdict_lines(results, [t.markdown() for t in made]))
     return [*written, out / VERDICT]
 
 
-def _csv_rows(table: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _csv_rows(table: str, results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The same rows in full precision, under dotted names."""
     match table:
         case "scores":
             parts = [
                 {"name": c["name"], "scores": c["scores"], "exact_match": c["exact_match"]}
-                for c in found["configurations"]
+                for c in results["configurations"]
             ]
         case "comparisons":
-            parts = [{"name": c["other"], **c} for c in found["comparisons"]]
+            parts = [{"name": c["other"], **c} for c in results["comparisons"]]
         case "cost_line":
-            parts = found["cost_line"]["points"]
+            parts = results["cost_line"]["points"]
         case "cost":
-            parts = [{"name": c["name"], **c["cost"]} for c in found["configurations"]]
+            parts = [{"name": c["name"], **c["cost"]} for c in results["configurations"]]
         case _:
-            parts = [{**p, "changes": None} for p in found["sweep"]["points"]]
+            parts = [{**p, "changes": None} for p in results["sweep"]["points"]]
     rows: list[dict[str, Any]] = []
     for part in parts:
         numbers = {
@@ -249,11 +245,11 @@ def _csv_rows(table: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-def _verdict_lines(found: Mapping[str, Any], made: Sequence[Any]) -> list[str]:
-    lines = ["# Did the debate help?", ""] if "verdict" in found else ["# Sweep", ""]
-    if "verdict" in found:
-        lines += [found["verdict"]["sentence"], "", found["verdict"]["cost_line"], ""]
-    for note in found.get("notes", ()):
+def _verdict_lines(results: Mapping[str, Any], made: Sequence[Any]) -> list[str]:
+    lines = ["# Did the debate help?", ""] if "verdict" in results else ["# Sweep", ""]
+    if "verdict" in results:
+        lines += [results["verdict"]["sentence"], "", results["verdict"]["cost_line"], ""]
+    for note in results.get("notes", ()):
         lines += [f"- {note}"]
     for table in made:
         lines += ["", *table]

@@ -97,23 +97,23 @@ def csv_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 # The tables of a study ---------------------------------------------------------------------------
 
 
-def tables(found: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
+def tables(results: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
     """All tables of `ablation.json`. With `brief` they fit into 80 columns."""
     made = []
-    if found.get("configurations"):
-        made += [scores(found, brief=brief), comparisons(found, brief=brief), cost(found)]
-    if found.get("cost_line"):
-        made.append(quality_by_cost(found))
-    if found.get("sweep"):
-        made.append(swept(found["sweep"]))
+    if results.get("configurations"):
+        made += [scores(results, brief=brief), comparisons(results, brief=brief), cost(results)]
+    if results.get("cost_line"):
+        made.append(quality_by_cost(results))
+    if results.get("sweep"):
+        made.append(swept(results["sweep"]))
     return made
 
 
-def scores(found: Mapping[str, Any], *, brief: bool = False) -> Table:
+def scores(results: Mapping[str, Any], *, brief: bool = False) -> Table:
     """The scores of each configuration with 95 % intervals, in percent."""
-    shown = [m for m in METRICS if found["configurations"][0]["scores"][m] is not None]
+    shown = [m for m in METRICS if results["configurations"][0]["scores"][m] is not None]
     rows = []
-    for one in found["configurations"]:
+    for one in results["configurations"]:
         cells = [
             _percent(one["scores"][metric]["value"])
             if brief and metric != PRIMARY
@@ -127,14 +127,14 @@ def scores(found: Mapping[str, Any], *, brief: bool = False) -> Table:
         "Scores in per cent, with 95 % bootstrap intervals",
         ("configuration", *(TITLES[m] for m in shown), "exact match"),
         tuple(rows),
-        f"{found['samples']['compared']:,} samples that every configuration analysed.",
+        f"{results['samples']['compared']:,} samples that every configuration analysed.",
     )
 
 
-def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
+def comparisons(results: Mapping[str, Any], *, brief: bool = False) -> Table:
     """The differences of the debate and each other configuration."""
     rows = []
-    for one in found["comparisons"]:
+    for one in results["comparisons"]:
         strict, overlap = one["differences"][PRIMARY], one["differences"]["pair_overlap_f1"]
         test = one["mcnemar"]
         least = one["smallest_shown"]
@@ -151,7 +151,7 @@ def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
         )
     return Table(
         "comparisons",
-        f"{found['roles']['debate']} less each other configuration, in points",
+        f"{results['roles']['debate']} less each other configuration, in points",
         (
             *("other", "pair F1, strict", "p", *(() if brief else ("overlap",))),
             *("only this : other exact", "McNemar p", "could have shown"),
@@ -165,10 +165,10 @@ def comparisons(found: Mapping[str, Any], *, brief: bool = False) -> Table:
     )
 
 
-def cost(found: Mapping[str, Any]) -> Table:
+def cost(results: Mapping[str, Any]) -> Table:
     """The cost per sample of each configuration if it ran alone."""
     rows = []
-    for one in found["configurations"]:
+    for one in results["configurations"]:
         each = one["cost"]["per_sample"]
         dollars = each["cost_usd"]
         rows.append(
@@ -195,9 +195,9 @@ def cost(found: Mapping[str, Any]) -> Table:
     )
 
 
-def quality_by_cost(found: Mapping[str, Any]) -> Table:
+def quality_by_cost(results: Mapping[str, Any]) -> Table:
     """Quality and cost of each configuration, and whether it is on the Pareto front."""
-    line = found["cost_line"]
+    line = results["cost_line"]
     equal = {one["name"]: one for one in line["equal_calls"]}
     rows = []
     for one in sorted(line["points"], key=lambda p: (p["calls"], -p["value"])):
@@ -225,15 +225,15 @@ def quality_by_cost(found: Mapping[str, Any]) -> Table:
         tuple(rows),
         "Calls, tokens and dollars per text. On the Pareto front no other configuration is at "
         "least as cheap in calls and better. A vote of as many calls has the recorded calls of "
-        f"{found['roles']['vote'] or 'a vote, which is missing'}; of a broken number it is the "
+        f"{results['roles']['vote'] or 'a vote, which is missing'}; of a broken number it is the "
         "mean of the two nearest.",
     )
 
 
-def swept(found: Mapping[str, Any]) -> Table:
+def swept(sweep: Mapping[str, Any]) -> Table:
     """The points of a sweep."""
     rows = []
-    for at, point in enumerate(found["points"]):
+    for at, point in enumerate(sweep["points"]):
         moved, label_moved = (
             _moved(point[what]) if at else NOTHING for what in ("difference", "label_difference")
         )
@@ -250,7 +250,7 @@ def swept(found: Mapping[str, Any]) -> Table:
                 f"{point['adopted']:,}",
             )
         )
-    why = found["through_graph"]
+    why = sweep["through_graph"]
     through = f"; decided by LangGraph, which takes longer: {why}" if why else ""
     return Table(
         "sweep",
@@ -260,7 +260,7 @@ def swept(found: Mapping[str, Any]) -> Table:
             *("label accuracy", "label difference", "overrides", "adopted"),
         ),
         tuple(rows),
-        f"Exploratory: {WARNING}. {found['samples']:,} samples, no model called{through}.",
+        f"Exploratory: {WARNING}. {sweep['samples']:,} samples, no model called{through}.",
     )
 
 

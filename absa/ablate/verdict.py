@@ -80,20 +80,20 @@ class Verdict:
         return {**asdict(self), "notes": list(self.notes)}
 
 
-def word_against(found: Against) -> Word:
+def word_against(baseline: Against) -> Word:
     """The word for the difference at this sample size."""
-    if found.p_holm <= ALPHA:
-        if found.low > 0:
+    if baseline.p_holm <= ALPHA:
+        if baseline.low > 0:
             return "helps"
-        if found.high < 0:
+        if baseline.high < 0:
             return "hurts"
     return "no_difference"
 
 
-def word_against_vote(found: Against, debate: Spent) -> Word:
+def word_against_vote(baseline: Against, debate: Spent) -> Word:
     """The word against a vote, which counts only if the numbers of calls are comparable."""
-    word = word_against(found)
-    gap = found.spent.calls - debate.calls
+    word = word_against(baseline)
+    gap = baseline.spent.calls - debate.calls
     unfair = {"helps": gap < -_EQUAL_CALLS, "hurts": gap > _EQUAL_CALLS}
     return "cannot_say" if unfair.get(word) else word
 
@@ -137,19 +137,19 @@ def _head(debate: str, word: Word) -> str:
     return f"The debate ({debate}) {word}."
 
 
-def _against(what: str, found: Against, word: Word) -> Sequence[str]:
+def _against(what: str, baseline: Against, word: Word) -> Sequence[str]:
     numbers = (
-        f"{points(found.difference)} points of strict (aspect, polarity) F1, 95 % interval "
-        f"{points(found.low)} to {points(found.high)}, corrected p {found.p_holm:.3g}"
+        f"{points(baseline.difference)} points of strict (aspect, polarity) F1, 95 % interval "
+        f"{points(baseline.low)} to {points(baseline.high)}, corrected p {baseline.p_holm:.3g}"
     )
-    text = f"Against {what} ({found.name}): {WORDS[word]} ({numbers})"
+    text = f"Against {what} ({baseline.name}): {WORDS[word]} ({numbers})"
     if word == "no_difference":
-        if found.low > 0 or found.high < 0:
+        if baseline.low > 0 or baseline.high < 0:
             text += "; the interval excludes zero, but not after correction for the comparisons"
-        if not found.samples_that_differ:
+        if not baseline.samples_that_differ:
             text += "; no sample scores differently"
-        elif found.smallest_shown is not None:
-            text += f"; a difference of {100 * found.smallest_shown:.1f} could have been shown"
+        elif baseline.smallest_shown is not None:
+            text += f"; a difference of {100 * baseline.smallest_shown:.1f} could have been shown"
     return (f"{text}.",)
 
 

@@ -41,9 +41,7 @@ def _main_reason(process: Mapping[str, Any]) -> str:
 @cache
 def thresholds() -> dict[str, float]:
     """The shipped thresholds."""
-    text = (data_dir("configs") / FILE).read_text(encoding="utf-8")
-    limits: dict[str, float] = parse_json(text)
-    return limits
+    return dict(parse_json((data_dir("configs") / FILE).read_text(encoding="utf-8")))
 
 
 def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:

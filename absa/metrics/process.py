@@ -103,13 +103,13 @@ class ProcessTally:
 
     def _add_person(self, card: Card) -> None:
         """Count the reasons for human review and the decisions."""
-        word = card.get("human_review")
-        if word is None:
+        review = card.get("human_review")
+        if review is None:
             return
         self.count["person_wanted"] += 1
-        self.count[f"person_{word['status']}"] += 1
-        self.count.update(f"person_{code}" for code in word["reasons"])
-        self.count.update({f"person_{name}": n for name, n in word["counts"].items()})
+        self.count[f"person_{review['status']}"] += 1
+        self.count.update(f"person_{code}" for code in review["reasons"])
+        self.count.update({f"person_{name}": n for name, n in review["counts"].items()})
 
     def _add_hf(self, card: Card) -> None:
         """Count disagreements of the auxiliary classifier, with and without reported risks."""

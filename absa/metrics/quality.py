@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from absa.nodes.polarity import label_of
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect
 from absa.scorecard import rate
-from absa.statistics import Interval, bootstrap
+from absa.statistics import bootstrap
 
 RESAMPLES = 10_000
 BOOTSTRAP_SEED = 0
@@ -72,7 +72,7 @@ def score_sample(
     has_label = label is not None
     if label is None and aspects is not None:
         label = label_of(a.polarity for a in aspects)
-    about = ScoredSample(
+    labels = ScoredSample(
         uid=output.uid,
         groups=tuple(_groups(output.lang, domain, aspects)),
         gold_label=label,
@@ -81,20 +81,18 @@ def score_sample(
         final_label=output.final_result.label,
     )
     if aspects is None:
-        return about
+        return labels
     normaliser = Normaliser(output.text, output.lang)
     gold = normaliser.gold(aspects)
     stage1, final = normaliser.stage1(output), normaliser.final(output)
-    return ScoredSample(
-        **{
-            **about.__dict__,
-            "stage1": score(stage1, gold),
-            "final": score(final, gold),
-            "tuple_changes": tuple_changes(stage1, final, gold),
-            "implicit_gold": sum(not g.key for g in gold),
-            "gold_categories": sum(g.category is not None for g in gold),
-            "gold_opinions": sum(bool(g.opinion) for g in gold),
-        }
+    return replace(
+        labels,
+        stage1=score(stage1, gold),
+        final=score(final, gold),
+        tuple_changes=tuple_changes(stage1, final, gold),
+        implicit_gold=sum(not g.key for g in gold),
+        gold_categories=sum(g.category is not None for g in gold),
+        gold_opinions=sum(bool(g.opinion) for g in gold),
     )
 
 
@@ -172,10 +170,9 @@ class QualityTally:
         self.final.merge(sample.final)
         self.tuple_changes.update(sample.tuple_changes)
         for matching in _CHANGE_MATCHINGS:
-            became = sample.change(matching)
-            self.changes[matching][became] += 1
-            gain = (became == "fix") - (became == "break")
-            self.gains[matching][sample.uid] += gain
+            kind = sample.change(matching)
+            self.changes[matching][kind] += 1
+            self.gains[matching][sample.uid] += (kind == "fix") - (kind == "break")
 
     @property
     def gold_terms(self) -> int:
@@ -222,9 +219,9 @@ class QualityTally:
     def _changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {}
         for matching in _CHANGE_MATCHINGS:
-            became = self.changes[matching]
-            counts = {name: rate(became[name], became.total()) for name in CHANGES}
-            gain = net_gain(self.gains[matching], became.total())
+            kinds = self.changes[matching]
+            counts = {name: rate(kinds[name], kinds.total()) for name in CHANGES}
+            gain = net_gain(self.gains[matching], kinds.total())
             changes[matching] = {**counts, "net_gain": gain}
         tuples = self.tuple_changes
         changes["tuples"] = {
@@ -267,12 +264,12 @@ def stage_summary(
     return summary
 
 
-def precision_recall(found: Found) -> dict[str, Any]:
+def precision_recall(counts: Found) -> dict[str, Any]:
     """Precision, recall and F1, each with its counts."""
     return {
-        "precision": rate(found.right, found.predicted),
-        "recall": rate(found.right, found.gold),
-        "f1": rate(2 * found.right, found.predicted + found.gold),
+        "precision": rate(counts.right, counts.predicted),
+        "recall": rate(counts.right, counts.gold),
+        "f1": rate(2 * counts.right, counts.predicted + counts.gold),
     }
 
 
@@ -357,15 +354,10 @@ class Quality:
         """Strict pair F1 of both stages and their difference, with 95 % bootstrap intervals."""
         numbers = np.array(list(self.pair_f1.values())).reshape(-1, 2, 1, 2)
         scores, differences = bootstrap(numbers, reference=1)
-
-        def shown(interval: Interval, place: int) -> dict[str, float]:
-            parts = {"value": interval.value, "low": interval.low, "high": interval.high}
-            return {name: float(part[place, 0]) for name, part in parts.items()}
-
         return {
-            "stage1": shown(scores, 0),
-            "final": shown(scores, 1),
-            "difference": shown(differences, 0),
+            "stage1": scores.at(0, 0),
+            "final": scores.at(1, 0),
+            "difference": differences.at(0, 0),
         }
 
     def signs(self) -> dict[str, Any]:
@@ -377,14 +369,14 @@ class Quality:
         for level in LEVELS:
             if level == "triplet" and not total.gold_opinions:
                 continue
-            moved = {
-                matching: _f1(total.final.found[level, matching])
-                - _f1(total.stage1.found[level, matching])
+            strict, overlap = (
+                _f1(total.final.found[level, matching]) - _f1(total.stage1.found[level, matching])
                 for matching in _CHANGE_MATCHINGS
-            }
+            )
             signs[level] = {
-                **{f"{matching}_difference": value for matching, value in moved.items()},
-                "disagree": _sign(moved["strict"]) != _sign(moved["overlap"]),
+                "strict_difference": strict,
+                "overlap_difference": overlap,
+                "disagree": _sign(strict) != _sign(overlap),
             }
         return signs
 
@@ -411,9 +403,9 @@ class Quality:
         return notes
 
 
-def _f1(found: Found) -> float:
-    counted = found.predicted + found.gold
-    return 2 * found.right / counted if counted else 0.0
+def _f1(counts: Found) -> float:
+    units = counts.predicted + counts.gold
+    return 2 * counts.right / units if units else 0.0
 
 
 def _sign(value: float) -> int:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -53,6 +53,7 @@ TASKS: Mapping[Task, Callable[[AbsaTuple], Hashable]] = {
 MATCHINGS: tuple[Matching, ...] = ("strict", "overlap", "span")
 MIN_OVERLAP = 0.5
 
+K = TypeVar("K")
 Units = Mapping[Hashable, Sequence[AbsaTuple]]
 """Groups of tuples that count as one unit, by key."""
 
@@ -127,12 +128,9 @@ class Score:
 
     def merge(self, other: Score) -> None:
         """Add another score to this one."""
-        for what, counts in other.found.items():
-            self.found[what] = self.found.get(what, Found()) + counts
-        for level, apart in other.implicit.items():
-            self.implicit[level] = self.implicit.get(level, Found()) + apart
-        for task, counts in other.tasks.items():
-            self.tasks[task] = self.tasks.get(task, Found()) + counts
+        _add(self.found, other.found)
+        _add(self.implicit, other.implicit)
+        _add(self.tasks, other.tasks)
         for matching, classes in other.polarity.items():
             self.polarity.setdefault(matching, Classes()).merge(classes)
 
@@ -149,6 +147,11 @@ class Score:
         )
 
 
+def _add(sums: dict[K, Found], counts: Mapping[K, Found]) -> None:
+    for what, found in counts.items():
+        sums[what] = sums.get(what, Found()) + found
+
+
 def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
     """Score the tuples of one sample.
 
@@ -159,9 +162,9 @@ def score(predicted: Sequence[AbsaTuple], gold: Sequence[AbsaTuple]) -> Score:
     has_opinions = not gold or any(g.opinion for g in gold)
     has_categories = not gold or any(g.category for g in gold)
     for level in LEVELS if has_opinions else LEVELS[:2]:
-        apart_said, apart_true = _nameless(predicted, level), _nameless(gold, level)
-        both = len(apart_said & apart_true)
-        result.implicit[level] = Found(both, len(apart_said), len(apart_true))
+        apart_predicted, apart_true = _nameless(predicted, level), _nameless(gold, level)
+        both = len(apart_predicted & apart_true)
+        result.implicit[level] = Found(both, len(apart_predicted), len(apart_true))
         for matching in MATCHINGS:
             predictions, true = _units(predicted, level, matching), _units(gold, level, matching)
             right = len(matches(predictions, true, level, matching))
@@ -182,19 +185,19 @@ def pairs(tuples: Iterable[AbsaTuple]) -> frozenset[Hashable]:
 
 
 def matches(
-    said: Units, true: Units, level: Level, matching: Matching
+    predicted: Units, true: Units, level: Level, matching: Matching
 ) -> list[tuple[Hashable, Hashable]]:
     """A maximal one-to-one matching of predicted and gold units."""
     if matching != "overlap":
-        return [(unit, unit) for unit in said if unit in true]
-    if not said or not true:
+        return [(unit, unit) for unit in predicted if unit in true]
+    if not predicted or not true:
         return []
-    rows, columns = list(said), list(true)
+    rows, columns = list(predicted), list(true)
     # Equal units are preferred to near ones, but an additional match is always worth more.
     bonus = 1 / (1 + min(len(rows), len(columns)))
     worth = np.array(
         [
-            [1 + bonus if r == c else float(_near(said[r], true[c], level)) for c in columns]
+            [1 + bonus if r == c else float(_near(predicted[r], true[c], level)) for c in columns]
             for r in rows
         ]
     )
@@ -231,7 +234,7 @@ def _rest(level: Level, polarity: str, opinion: Hashable) -> tuple[Hashable, ...
     return {"aspect": (), "pair": (polarity,), "triplet": (polarity, opinion)}[level]
 
 
-def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) -> bool:
+def _near(predicted: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) -> bool:
     """Whether two units differ only in the extent of their spans."""
     return any(
         _close(a.span, b.span, same=a.key == b.key)
@@ -240,7 +243,7 @@ def _near(said: Sequence[AbsaTuple], true: Sequence[AbsaTuple], level: Level) ->
             level != "triplet"
             or _close(a.opinion_span, b.opinion_span, same=a.opinion == b.opinion)
         )
-        for a in said
+        for a in predicted
         for b in true
     )
 
