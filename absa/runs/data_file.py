@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from absa.data import BadLine, DataError, detect_format, read_samples
@@ -94,16 +95,10 @@ class DataFile:
             raise self._changed() from error
 
     def _hash(self, size: int | None = None) -> str:
-        left = self._size if size is None else size
-        digest = hashlib.sha256()
         try:
-            with self.path.open("rb") as file:
-                while left and (chunk := file.read(min(left, _CHUNK))):
-                    digest.update(chunk)
-                    left -= len(chunk)
+            return beginning_sha256(self.path, self._size if size is None else size)
         except OSError as error:
             raise DataError(self.path, f"the file cannot be read ({error.strerror}).") from error
-        return digest.hexdigest()
 
     def _changed(self) -> RunError:
         return RunError(
@@ -114,3 +109,14 @@ class DataFile:
 
 def _version(stat: os.stat_result) -> tuple[int, ...]:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def beginning_sha256(path: Path, size: int | None) -> str:
+    """The hash of the first bytes of a file; None: of all."""
+    left = path.stat().st_size if size is None else size
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while left and (chunk := file.read(min(left, _CHUNK))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest.hexdigest()

@@ -126,8 +126,7 @@ def same_prompts(e: Evidence, again: FinalOutput) -> Found:
     for call in e.calls:
         key = call_key(call.record)
         if key in ours and call.record.get("prompt_sha256") != ours[key]:
-            yield (
-                "S6",
-                f"the prompt of {call_name(key)} contained something besides the text and the "
-                "recorded answers (its hash differs)",
+            what = (
+                "contained something besides the text and the recorded answers (its hash differs)"
             )
+            yield "S6", f"the prompt of {call_name(key)} {what}"

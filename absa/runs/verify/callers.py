@@ -34,11 +34,8 @@ def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Found:
         elif name != "replay":
             for part, allowed in _allowed(asked, *key).items():
                 if call.get(part) not in allowed:
-                    yield (
-                        "S1",
-                        f"{TRACES}: {call_name(key)} has the {part} {shown(call.get(part))}, the "
-                        f"settings have {shown(allowed[0])}",
-                    )
+                    what = f"has the {part} {shown(call.get(part))}, the settings have"
+                    yield "S1", f"{TRACES}: {call_name(key)} {what} {shown(allowed[0])}"
 
 
 def _allowed(backend: BackendSettings, node: str, turn: int) -> dict[str, tuple[Any, ...]]:

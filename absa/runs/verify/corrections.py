@@ -18,7 +18,7 @@ Detail = tuple[str | None, Span | None, str, float, str | None]
 """Term, span, judgement, confidence and evidence."""
 
 
-class _Felt(BaseModel):
+class _Sentiment(BaseModel):
     polarity: str
     confidence: float
     evidence: str | None = None
@@ -35,7 +35,7 @@ class _Snapshot(BaseModel):
     aspect_term: str | None
     category: str | None = None
     span: Span | None = None
-    sentiments: list[_Felt]
+    sentiments: list[_Sentiment]
 
     @property
     def name(self) -> str:
@@ -118,8 +118,8 @@ def _ends_as(
     for key in sorted({key for key, _ in expected ^ recorded}):
         has = ", ".join(sorted(p for k, p in recorded if k == key)) or "no tuple"
         if key in last:
-            c = last[key][0]
-            yield "S4", f"{named(c)} is marked applied, but in stage2_tuples it has {has}"
+            what = f"{named(last[key][0])} is marked applied, but in stage2_tuples it has {has}"
+            yield "S4", what
         else:
             what = f"{key} has {has} in stage2_tuples: not Stage 1, and no correction made it so"
             yield "S1", what
@@ -127,18 +127,10 @@ def _ends_as(
         return
     shown: dict[str, list[Detail]] = {}
     for a in e.output.final_result.final_aspects:
-        detail = (
-            a.aspect_term,
-            a.span,
-            judgement(a.category, a.polarity),
-            a.confidence,
-            a.evidence,
-        )
+        judged = judgement(a.category, a.polarity)
+        detail = (a.aspect_term, a.span, judged, a.confidence, a.evidence)
         shown.setdefault(e.lang.key(a.name), []).append(detail)
     for key, (c, after) in last.items():
         made = after.details if after else []
         if shown.get(key, []) != made:
-            yield (
-                "S4",
-                f"{named(c)} is marked applied, but final_aspects do not show what it left",
-            )
+            yield "S4", f"{named(c)} is marked applied, but final_aspects do not show its result"

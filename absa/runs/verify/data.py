@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_CHUNK = 1 << 20
+from absa.runs.data_file import beginning_sha256
 
 
 class DataGone(Exception):
@@ -36,7 +35,7 @@ def find_data(directory: Path, about: Mapping[str, Any], chosen: Path | None) ->
         try:
             if not path.is_file():
                 continue
-            if _beginning_sha256(path, size_of(about)) == about.get("sha256"):
+            if beginning_sha256(path, size_of(about)) == about.get("sha256"):
                 return path
         except OSError as error:
             raise DataGone(f"the data file {path} cannot be read ({error.strerror})") from error
@@ -51,16 +50,6 @@ def size_of(about: Mapping[str, Any]) -> int | None:
     """The number of bytes that the run read; None for all."""
     size = about.get("bytes")
     return size if isinstance(size, int) and size >= 0 else None
-
-
-def _beginning_sha256(path: Path, size: int | None) -> str:
-    left = path.stat().st_size if size is None else size
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while left and (chunk := file.read(min(left, _CHUNK))):
-            digest.update(chunk)
-            left -= len(chunk)
-    return digest.hexdigest()
 
 
 def _as_recorded(directory: Path, recorded: Path) -> Iterator[Path]:

@@ -15,11 +15,11 @@ from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import (
     call_key,
     call_name,
+    compared,
     dicts_of,
     differing,
     mapping_of,
     number_of,
-    shown,
     some_of,
 )
 from absa.schemas.json_text import parse_json
@@ -47,11 +47,8 @@ def same_calls(e: Evidence) -> Found:
         one, other = ({**call, "uid": None, "seed": None} for call in (traced[key], listed[key]))
         parts = [path for path, _, _ in differing(one, other)]
         if parts:
-            yield (
-                "S1",
-                f"{TRACES}: {call_name(key)} differs from the output's process_trace in "
-                f"{some_of(parts)}",
-            )
+            what = f"differs from the output's process_trace in {some_of(parts)}"
+            yield "S1", f"{TRACES}: {call_name(key)} {what}"
 
 
 def same_scorecard(e: Evidence) -> Found:
@@ -65,11 +62,8 @@ def same_scorecard(e: Evidence) -> Found:
         yield COUNTS, f"{SCORECARDS}: its gold cannot be read ({str(error).splitlines()[0]})"
         return
     # A later version can have more counts, so only the recorded ones are compared.
-    whats = [
-        f"{path} is {shown(one)}, the output gives {shown(other)}"
-        for path, one, other in differing(e.card, parse_json(json.dumps(made)), known_only=True)
-    ]
-    if whats:
+    made = parse_json(json.dumps(made))
+    if whats := compared(e.card, made, "the output gives", known_only=True):
         yield "S1", f"{SCORECARDS}: {some_of(whats, '; ')}"
 
 
@@ -95,12 +89,7 @@ def same_gate_log(e: Evidence) -> Found:
     listed = mapping_of(e.raw.get("meta")).get("override_gate", [])
     if len(lines) != len(listed):
         yield COUNTS, f"{len(lines)} lines in {GATE}, {len(listed)} verdicts in the output"
-        return
-    whats = [
-        f"{path} is {shown(one)}, the output has {shown(other)}"
-        for path, one, other in differing(lines, listed)
-    ]
-    if whats:
+    elif whats := compared(lines, listed, "the output has"):
         yield "S1", f"{GATE}: {some_of(whats, '; ')}"
 
 
@@ -119,5 +108,5 @@ def same_signal(e: Evidence, settings: AuxHfSettings) -> Found:
         "disagrees_with_stage1": disagrees(polarity, e.output.stage1_ate.label),
         "disagrees_with_final": disagrees(polarity, e.output.final_result.label),
     }
-    for path, one, other in differing({name: recorded.get(name) for name in facts}, facts):
-        yield "S1", f"{OUTPUTS}: aux_signals.hf.{path} is {shown(one)}, not {shown(other)}"
+    for what in compared({name: recorded.get(name) for name in facts}, facts, "not"):
+        yield "S1", f"{OUTPUTS}: aux_signals.hf.{what}"

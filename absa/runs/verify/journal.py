@@ -17,7 +17,7 @@ from absa.backends.meter import Spent
 from absa.runs.directory import ERRORS, GATE, OUTPUTS, SCORECARDS, TRACES
 from absa.runs.indexed_file import Artefact
 from absa.runs.journal import FILE, unpack
-from absa.runs.verify.words import TOLERANCE, differing, mapping_of, number_of, shown
+from absa.runs.verify.words import TOLERANCE, compared, mapping_of, number_of, shown
 from absa.schemas.json_text import parse_json
 
 Problem = tuple[str | None, int | None, str]
@@ -213,9 +213,8 @@ class JournalCheck:
             recorded = (
                 usage.get("cost_usd") if name == "usage.cost_usd" else self._manifest.get(name)
             )
-            for path, one, other in differing(recorded, expected, name):
-                what = f"manifest.json: {path} is {shown(one)}, the journal has {shown(other)}"
-                yield None, None, what
+            for what in compared({name: recorded}, {name: expected}, "the journal has"):
+                yield None, None, f"manifest.json: {what}"
         for name, least in vars(total).items():
             spent_of = getattr(most, name)
             if spent_of is not None and least is not None and spent_of < least - TOLERANCE:
@@ -293,5 +292,5 @@ def record_costs(
     """Compare the costs of a row with those of its record."""
     for name, value in {**vars(record.spent), "cached_calls": record.cached}.items():
         if name in spent:
-            for _, one, other in differing(value, spent[name], name):
-                yield uid, seed, f"{FILE}: {name} is {shown(one)}, the record has {shown(other)}"
+            for what in compared({name: value}, {name: spent[name]}, "the record has"):
+                yield uid, seed, f"{FILE}: {what}"

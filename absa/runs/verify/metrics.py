@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,73 +14,68 @@ from absa.runs.verify.words import differing, shown, some_of
 from absa.schemas.json_text import parse_json
 
 _AGAIN = "run absa evaluate to write it again"
+IsUnpriced = Callable[[str, Any], bool]
 
 
-class MetricsCheck:
-    """Evaluates the run again and compares."""
+def check_metrics(directory: Path, *, cost_known: bool) -> tuple[int, list[str], list[str]]:
+    """The number of files with scores, the differences, and notes.
 
-    def __init__(self, directory: Path, *, cost_known: bool) -> None:
-        """Look for the files. A run that was not evaluated has none.
+    A run that was not evaluated has no such file. `cost_known`: the run knew the prices of its
+    models.
+    """
+    files = [name for name in (METRICS, TABLE) if (directory / name).is_file()]
+    if not files:
+        return 0, [], []
+    try:
+        made = parse_json(json.dumps(evaluate(directory)))
+    except (NoRun, GoldError) as error:
+        return len(files), [f"the scores cannot be computed again: {error}"], []
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        what = f"the scores cannot be computed again from damaged files ({error!r})"
+        return len(files), [what], []
+    notes: dict[str, None] = {}
 
-        `cost_known` says whether the run knew the prices of its models.
-        """
-        self._directory = directory
-        self._cost_known = cost_known
-        self._files = [name for name in (METRICS, TABLE) if (directory / name).is_file()]
-        self.checked = len(self._files)
-        self.notes: list[str] = []
-
-    def problems(self) -> Iterator[str]:
-        """Everything that differs."""
-        if not self._files:
-            return
-        try:
-            made = parse_json(json.dumps(evaluate(self._directory)))
-        except (NoRun, GoldError) as error:
-            yield f"the scores cannot be computed again: {error}"
-            return
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            yield f"the scores cannot be computed again from damaged files ({error!r})"
-            return
-        if METRICS in self._files:
-            yield from self._compare_json(made)
-        if TABLE in self._files:
-            yield from self._compare_table(made)
-
-    def _compare_json(self, made: dict[str, Any]) -> Iterator[str]:
-        try:
-            text = (self._directory / METRICS).read_text(encoding="utf-8")
-            recorded = parse_json(text)
-        except (ValueError, RecursionError) as error:
-            yield f"{METRICS}: not valid JSON ({error}); {_AGAIN}"
-            return
-        whats = [
-            f"{path} is {shown(one)}, outputs and gold give {shown(other)}"
-            for path, one, other in differing(recorded, made)
-            if not self._is_unpriced(path, other)
-        ]
-        if whats:
-            yield f"{METRICS}: {some_of(whats, '; ')}; {_AGAIN}"
-
-    def _compare_table(self, made: dict[str, Any]) -> Iterator[str]:
-        text = (self._directory / TABLE).read_text(encoding="utf-8", errors="replace")
-        recorded, expected = list(csv.reader(text.split("\n"))), list(csv.reader(table(made)))
-        recorded = [row for row in recorded if row]
-        if len(recorded) != len(expected):
-            yield f"{TABLE} has {len(recorded)} lines, not {len(expected)}; {_AGAIN}"
-            return
-        whats = [
-            f"line {number}: {','.join(one)}, outputs and gold give {','.join(other)}"
-            for number, (one, other) in enumerate(zip(recorded, expected, strict=True), 1)
-            if one != other and not self._is_unpriced(other[0], other[-1] or None)
-        ]
-        if whats:
-            yield f"{TABLE}: {some_of(whats, '; ')}; {_AGAIN}"
-
-    def _is_unpriced(self, path: str, made: Any) -> bool:
+    def is_unpriced(path: str, value: Any) -> bool:
         """Whether a value is a cost that cannot be computed now, because a price is missing."""
-        unpriced = path.endswith("cost_usd") and made is None and self._cost_known
-        note = f"prices of models are not known here: costs in {METRICS} were not compared"
-        if unpriced and note not in self.notes:
-            self.notes.append(note)
+        unpriced = path.endswith("cost_usd") and value is None and cost_known
+        if unpriced:
+            note = f"prices of models are not known here: costs in {METRICS} were not compared"
+            notes[note] = None
         return unpriced
+
+    compare = {METRICS: _compare_json, TABLE: _compare_table}
+    problems = [
+        what for name in files for what in compare[name](directory / name, made, is_unpriced)
+    ]
+    return len(files), problems, list(notes)
+
+
+def _compare_json(path: Path, made: dict[str, Any], is_unpriced: IsUnpriced) -> Iterator[str]:
+    try:
+        recorded = parse_json(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        yield f"{METRICS}: not valid JSON ({error}); {_AGAIN}"
+        return
+    whats = [
+        f"{path} is {shown(one)}, outputs and gold give {shown(other)}"
+        for path, one, other in differing(recorded, made)
+        if not is_unpriced(path, other)
+    ]
+    if whats:
+        yield f"{METRICS}: {some_of(whats, '; ')}; {_AGAIN}"
+
+
+def _compare_table(path: Path, made: dict[str, Any], is_unpriced: IsUnpriced) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    recorded = [row for row in csv.reader(text.split("\n")) if row]
+    expected = list(csv.reader(table(made)))
+    if len(recorded) != len(expected):
+        yield f"{TABLE} has {len(recorded)} lines, not {len(expected)}; {_AGAIN}"
+        return
+    whats = [
+        f"line {number}: {','.join(one)}, outputs and gold give {','.join(other)}"
+        for number, (one, other) in enumerate(zip(recorded, expected, strict=True), 1)
+        if one != other and not is_unpriced(other[0], other[-1] or None)
+    ]
+    if whats:
+        yield f"{TABLE}: {some_of(whats, '; ')}; {_AGAIN}"

@@ -9,7 +9,7 @@ from typing import Any
 from absa.nodes.human_answer import SOURCE, apply_human_review, check, without_human_review
 from absa.runs.indexed_file import Line
 from absa.runs.verify.evidence import Evidence, Found
-from absa.runs.verify.words import differing, judgement, named, shown, some_of
+from absa.runs.verify.words import compared, judgement, named, some_of
 from absa.schemas.human import SetLabel
 from absa.schemas.output import FinalAspect
 from absa.schemas.records import Correction
@@ -26,36 +26,32 @@ def before_person(e: Evidence) -> Evidence:
 
 def person_follows(e: Evidence) -> Found:
     """Applying the recorded decisions to the shown result gives the recorded result."""
-    word = e.output.meta.human_review
+    review = e.output.meta.human_review
     log = [c for c in e.output.meta.correction_applied_log if c.source == SOURCE]
-    if word is None or word.status == "pending":
+    if review is None or review.status == "pending":
         if log:
             yield "S4", f"{named(log[0])} is in the log, but no person was asked"
         return
-    if word.shown is None:
+    if review.shown is None:
         yield "S4", "a person decided, but the shown result is not recorded"
         return
     agents = without_human_review(e.output)
-    problems = check(word.decisions, agents)
+    problems = check(review.decisions, agents)
     if problems:
         yield "S4", f"the person's decisions cannot be applied: {some_of(problems, '; ')}"
         return
-    made = apply_human_review(agents, word).model_dump(mode="json", exclude={"process_trace"})
+    made = apply_human_review(agents, review).model_dump(mode="json", exclude={"process_trace"})
     recorded = {k: v for k, v in e.raw.items() if k in made}
-    whats = [
-        f"{path} is {shown(one)}, the person's decisions give {shown(other)}"
-        for path, one, other in differing(recorded, made)
-    ]
-    if whats:
+    if whats := compared(recorded, made, "the person's decisions give"):
         yield "S4", some_of(whats, "; ")
-    yield from _visible(e, log, word.shown.final_aspects)
+    yield from _visible(e, log, review.shown.final_aspects)
 
 
 def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...]) -> Found:
     """The same check without the rules: apply the log to the shown tuples, entry by entry."""
-    word = e.output.meta.human_review
-    assert word is not None
-    asked = Counter(d.action for d in word.decisions if d.action not in ("keep", "label"))
+    review = e.output.meta.human_review
+    assert review is not None
+    asked = Counter(d.action for d in review.decisions if d.action not in ("keep", "label"))
     logged = Counter(c.proposal_type for c in log if c.proposal_type != "label")
     if asked != logged:
         yield "S4", f"the person decided {dict(asked)}, in the log are {dict(logged)}"
@@ -77,7 +73,7 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
     if left != e.keyed(e.output.final_result.final_tuples):
         yield "S4", "the shown result with the changes in the log gives other final tuples"
     label = e.output.final_result.label
-    for d in word.decisions:
+    for d in review.decisions:
         # The first letters distinguish the labels in every accepted spelling.
         if isinstance(d, SetLabel) and label.lower()[:3] != d.label.lower()[:3]:
             yield "S4", f"the person's label is {d.label!r}, the result's {label!r}"

@@ -49,12 +49,13 @@ from absa.runs.verify.files import same_calls, same_gate_log, same_scorecard, sa
 from absa.runs.verify.journal import JournalCheck, record_costs
 from absa.runs.verify.leaks import leaks, nothing_leaked
 from absa.runs.verify.memory import recalled_fairly
-from absa.runs.verify.metrics import MetricsCheck
+from absa.runs.verify.metrics import check_metrics
 from absa.runs.verify.person import before_person, person_follows
 from absa.runs.verify.report import CHECKS, COUNTS, JOURNAL, METRICS, Check, VerifyReport, Violation
 from absa.runs.verify.stages import follows_directly, overruled_with_reason, tuples_agree
 from absa.runs.verify.text import stands_in_text
 from absa.runs.verify.words import (
+    compared,
     differing,
     digest_of,
     mapping_of,
@@ -102,8 +103,8 @@ def _own_files(run: RunDirectory) -> OwnFiles:
         return OwnFiles()
 
 
-class _Known(NamedTuple):
-    """The values of a sample in the files, to compare them with the data file."""
+class _Digests(NamedTuple):
+    """Hashes of the values of a sample in the files, to compare them with the data file."""
 
     texts: set[bytes]
     gold: set[bytes]
@@ -132,7 +133,7 @@ class _Verification:
         self._bad_lines: list[dict[str, Any]] = []
         self._texts: list[str] = []
         self._costs: list[float | None] = []
-        self._known: dict[str, _Known] = {}
+        self._digests: dict[str, _Digests] = {}
         self._usage: Counter[str] = Counter()
         self._prompts_unchanged = False
 
@@ -215,14 +216,14 @@ class _Verification:
             for difference in differences(recorded[key], now, key):
                 self._notes.append(f"changed since the run: {difference}")
 
-    def _identified(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def _identified(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """The manifest's settings and data in the form that an identity has."""
         settings = dict(mapping_of(self._manifest.get("settings")))
         backend_settings = mapping_of(settings.get("backend"))
         backend = {k: v for k, v in backend_settings.items() if k not in TRANSPORT}
         if backend.get("kind") == "openai" and backend.get("base_url") is None:
             # The environment named the server of the run; its current value does not matter.
-            then = mapping_of(mapping_of(known.get("settings")).get("backend"))
+            then = mapping_of(mapping_of(identity.get("settings")).get("backend"))
             backend["base_url"] = then.get("base_url")
         data = {k: v for k, v in mapping_of(self._manifest.get("data")).items() if k != "path"}
         return {"settings": {**settings, "backend": backend}, "data": data}
@@ -266,11 +267,11 @@ class _Verification:
 
     def _index(self) -> None:
         for output in self._files[OUTPUTS].index():
-            self._known_as(output).texts.add(digest_of(output.get("text")))
+            self._digests_of(output).texts.add(digest_of(output.get("text")))
             self._count_spent(mapping_of(output.get("meta")).get("usage"))
         for card in self._files[SCORECARDS].index():
             facts = [card.get("gold"), card.get("domain"), card.get("split")]
-            self._known_as(card).gold.add(digest_of(facts))
+            self._digests_of(card).gold.add(digest_of(facts))
             self._scored.setdefault(str(card["uid"]), []).append(number_of(card.get("seed")))
         for error in self._files[ERRORS].index():
             if error.get("kind") == "bad_line":
@@ -296,8 +297,8 @@ class _Verification:
     def _count_spent(self, usage: Any) -> None:
         self._usage.update({k: v for k, v in mapping_of(usage).items() if isinstance(v, int)})
 
-    def _known_as(self, record: dict[str, Any]) -> _Known:
-        return self._known.setdefault(str(record["uid"]), _Known(set(), set()))
+    def _digests_of(self, record: dict[str, Any]) -> _Digests:
+        return self._digests.setdefault(str(record["uid"]), _Digests(set(), set()))
 
     def _data_uids(self) -> list[str] | None:
         """The uids of the data file, None if it is gone or changed. Texts and gold are compared."""
@@ -324,13 +325,9 @@ class _Verification:
         bad_lines: list[BadLine] = []
         asked_bad_lines = 0
         columns = about.get("columns")
+        columns = columns if isinstance(columns, dict) else None
         try:
-            for row in read_samples(
-                path,
-                text_of(about.get("format")),
-                columns if isinstance(columns, dict) else None,
-                size_of(about),
-            ):
+            for row in read_samples(path, text_of(about.get("format")), columns, size_of(about)):
                 if isinstance(row, BadLine):
                     bad_lines.append(row)
                     asked_bad_lines += len(uids) <= limit
@@ -354,13 +351,12 @@ class _Verification:
         for error, line in zip(self._bad_lines, lines, strict=False):
             # The path of the file can have been written differently.
             recorded = {k: v for k, v in error.items() if k not in ("uid", "kind", "file")}
-            for path, one, other in differing(recorded, line.model_dump(exclude={"file"})):
-                what = f"line {line.line} of the data: {path} is {shown(one)}, not {shown(other)}"
-                self._say(COUNTS, f"{ERRORS}: {what}")
+            for what in compared(recorded, line.model_dump(exclude={"file"}), "not"):
+                self._say(COUNTS, f"{ERRORS}: line {line.line} of the data: {what}")
 
     def _compare_positions(self, uids: list[str]) -> None:
         for (uid, seed), record in self._journal.records.items():
-            if uid in self._known and uids[record.position : record.position + 1] != [uid]:
+            if uid in self._digests and uids[record.position : record.position + 1] != [uid]:
                 what = f"{JOURNAL_FILE}: it is not sample {record.position} of the data"
                 self._say(JOURNAL, what, uid, seed)
 
@@ -370,15 +366,14 @@ class _Verification:
         return limit if isinstance(limit, int) else None
 
     def _compare_with_data(self, sample: Sample) -> None:
-        recorded = self._known.get(sample.uid)
+        recorded = self._digests.get(sample.uid)
         if recorded is None:
             return
         if recorded.texts - {digest_of(sample.text)}:
             self._say(COUNTS, "the text of the output is not that of the data", sample.uid)
         if recorded.gold - {digest_of([gold(sample), sample.domain, sample.split])}:
-            self._say(
-                COUNTS, "gold, domain or split of the scorecard is not that of the data", sample.uid
-            )
+            what = "gold, domain or split of the scorecard is not that of the data"
+            self._say(COUNTS, what, sample.uid)
 
     def _count(self, data: list[str] | None) -> None:
         """Check that every sample is there once per seed: analysed or failed."""
@@ -554,13 +549,12 @@ class _Verification:
         violations += follows_directly(agents)
         again: FinalOutput | None = None
         if replayer is not None:
-            again, differences_ = replayer.compare(agents, seed)
-            violations += differences_
+            again, changed = replayer.compare(agents, seed)
+            violations += changed
         for check in (overruled_with_reason, corrections_visible):
             violations += check(agents)
-        for check in (person_follows, tuples_agree, stands_in_text):
+        for check in (person_follows, tuples_agree, stands_in_text, nothing_leaked):
             violations += check(e)
-        violations += nothing_leaked(e)
         if self._settings is not None:
             allowed = self._settings.pipeline.memory.allow_eval_writes
             violations += recalled_fairly(e.output, e.split, any_split=allowed)
@@ -591,11 +585,11 @@ class _Verification:
 
     def _check_metrics(self) -> None:
         cost = mapping_of(self._manifest.get("usage")).get("cost_usd")
-        check = MetricsCheck(self._dir, cost_known=cost is not None)
-        self._checks[METRICS].checked = check.checked
-        for what in check.problems():
+        checked, problems, notes = check_metrics(self._dir, cost_known=cost is not None)
+        self._checks[METRICS].checked = checked
+        for what in problems:
             self._say(METRICS, what)
-        self._notes += check.notes
+        self._notes += notes
 
     def _check_gate_summary(self) -> None:
         path = self._dir / GATE_SUMMARY
@@ -612,6 +606,5 @@ class _Verification:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             self._say(COUNTS, f"{GATE_SUMMARY} or {GATE}: cannot be read ({error})")
             return
-        for path_, one, other in differing(recorded, parse_json(json.dumps(made))):
-            what = f"{GATE_SUMMARY}: {path_} is {shown(one)}, {GATE} gives {shown(other)}"
-            self._say(COUNTS, what)
+        for what in compared(recorded, parse_json(json.dumps(made)), f"{GATE} gives"):
+            self._say(COUNTS, f"{GATE_SUMMARY}: {what}")

@@ -49,22 +49,17 @@ def follows_directly(e: Evidence) -> Found:
     yield from _stage1_follows(e)
     chosen = result.stage2_tuples if e.adopted else result.stage1_tuples
     if e.keyed(result.final_tuples) != e.keyed(chosen):
-        yield (
-            "S1",
-            f"{meta.adopt_decision}, but final_tuples are {tuples_in(result.final_tuples)} and "
-            f"those of {'Stage 2' if e.adopted else 'Stage 1'} {tuples_in(chosen)}",
-        )
+        stage = "Stage 2" if e.adopted else "Stage 1"
+        what = f"final_tuples are {tuples_in(result.final_tuples)} and those of {stage}"
+        yield "S1", f"{meta.adopt_decision}, but {what} {tuples_in(chosen)}"
     moderator = e.output.moderator
     if moderator and (moderator.selected_stage == "stage2") != e.adopted:
         yield "S1", f"{meta.adopt_decision}, but the Moderator took {moderator.selected_stage}"
     overrides = [c for c in meta.correction_applied_log if c.source == OVERRIDE and c.applied]
     granted = sum(r.verdict not in SKIPS for r in meta.override_gate)
     if len(overrides) != granted:
-        yield (
-            "S1",
-            f"{len(overrides)} overrides and confirms in correction_applied_log, {granted} granted "
-            "by the gate",
-        )
+        logged = f"{len(overrides)} overrides and confirms in correction_applied_log"
+        yield "S1", f"{logged}, {granted} granted by the gate"
     changing = sum(r.verdict in OVERRIDES for r in meta.override_gate)
     if (meta.gate_decision == "APPLY") != bool(changing):
         yield "S1", f"gate_decision is {meta.gate_decision}, the gate granted {changing} overrides"
@@ -117,11 +112,8 @@ def _stage1_follows(e: Evidence) -> Found:
         key = next(iter(added))
         expected |= {(key, p) for p in polarities.get(key) or {"neutral"}}
     if recorded != expected:
-        yield (
-            "S1",
-            f"stage1_tuples are {pairs_in(recorded)}, the recorded answers give "
-            f"{pairs_in(expected)}",
-        )
+        what = f"stage1_tuples are {pairs_in(recorded)}, the recorded answers give"
+        yield "S1", f"{what} {pairs_in(expected)}"
 
 
 def _stage1_answers(e: Evidence) -> tuple[AteAnswer, AtsaAnswer] | None:
@@ -168,18 +160,10 @@ def tuples_agree(e: Evidence) -> Found:
     result = e.output.final_result
     aspects = e.keyed(result.final_aspects)
     if e.keyed(result.final_tuples) != aspects:
-        yield (
-            "S2",
-            f"final_tuples are {tuples_in(result.final_tuples)}, final_aspects have "
-            f"{tuples_in(result.final_aspects)}",
-        )
-    lists: tuple[tuple[str, Sequence[AspectTuple]], ...] = (
-        ("final_aspects", result.final_aspects),
-        ("final_tuples", result.final_tuples),
-        ("stage1_tuples", result.stage1_tuples),
-        ("stage2_tuples", result.stage2_tuples),
-    )
-    for name, tuples in lists:
+        what = f"final_tuples are {tuples_in(result.final_tuples)}, final_aspects have"
+        yield "S2", f"{what} {tuples_in(result.final_aspects)}"
+    for name in ("final_aspects", "final_tuples", "stage1_tuples", "stage2_tuples"):
+        tuples: Sequence[AspectTuple] = getattr(result, name)
         if name != "final_aspects" and len(e.keyed(tuples)) != len(tuples):
             yield "S2", f"{name} hold a tuple twice: {tuples_in(tuples)}"
         for t in tuples:
@@ -200,10 +184,8 @@ def _patched_agrees(e: Evidence) -> Found:
     }
     stage2 = e.keyed(e.output.final_result.stage2_tuples)
     if patched != stage2:
-        yield (
-            "S2",
-            f"stage2_tuples are {pairs_in(stage2)}, patched_stage2_atsa has {pairs_in(patched)}",
-        )
+        what = f"stage2_tuples are {pairs_in(stage2)}, patched_stage2_atsa has"
+        yield "S2", f"{what} {pairs_in(patched)}"
     aspects = {e.lang.key(name_of(a.term, a.category)) for a in ate.aspects} if ate else set()
     if loose := {key for key, _ in patched} - aspects:
         yield "S2", f"patched_stage2_ate lacks {', '.join(sorted(loose))}"
@@ -215,19 +197,12 @@ def overruled_with_reason(e: Evidence) -> Found:
     if not debate_tuples or not e.is_debate:
         return
     meta, final = e.output.meta, e.keyed(e.output.final_result.final_tuples)
+    differ = f"the debate's tuples {pairs_in(debate_tuples)} are not the final ones"
     if not e.adopted:
         if debate_tuples != final and meta.adopt_reason not in EV_REASONS:
-            yield (
-                "S3",
-                f"the debate's tuples {pairs_in(debate_tuples)} are not the final ones "
-                f"{pairs_in(final)}, and {meta.adopt_reason!r} is not an allowed reason",
-            )
+            why = f"and {meta.adopt_reason!r} is not an allowed reason"
+            yield "S3", f"{differ} {pairs_in(final)}, {why}"
         return
-    renamed = renames(e.output.meta.correction_applied_log, e.lang)
+    renamed = renames(meta.correction_applied_log, e.lang)
     if {(present_name(key, renamed), polarity) for key, polarity in debate_tuples} != final:
-        yield (
-            "S3",
-            f"the debate's tuples {pairs_in(debate_tuples)} are not the final ones "
-            f"{pairs_in(final)}, "
-            "and yet Stage 2 was adopted",
-        )
+        yield "S3", f"{differ} {pairs_in(final)}, and yet Stage 2 was adopted"

@@ -43,6 +43,14 @@ def differing(
         yield path, one, other
 
 
+def compared(recorded: Any, made: Any, source: str, *, known_only: bool = False) -> list[str]:
+    """The differences of two JSON values in words; `source` names what gives the second value."""
+    return [
+        f"{path} is {shown(one)}, {source} {shown(other)}"
+        for path, one, other in differing(recorded, made, known_only=known_only)
+    ]
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
