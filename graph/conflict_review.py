@@ -30,13 +30,8 @@ def conflict_review(p: PipelineSettings) -> Table:
             *PERSPECTIVES,
             *REVIEWERS,
             *(intake, merge_candidates, Rule("recall", recall, blocking=True)),
-            *(
-                count_votes,
-                decides,
-                human_review,
-                finalize,
-                Rule("remember", remember, blocking=True),
-            ),
+            *(count_votes, decides, human_review, finalize),
+            Rule("remember", remember, blocking=True),
         ),
         edges={
             START: ("intake",),

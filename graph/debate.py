@@ -35,17 +35,19 @@ from absa.schemas.verdicts import SKIPS, VERDICTS
 
 SKIPPED = {verdict: f"skip_{verdict}" for verdict in SKIPS}
 APPLIED = {verdict: f"apply_{verdict}" for verdict in VERDICTS if verdict not in SKIPS}
+# Only with `debate.when: contested`.
+_OF_CONTEST = ("second_reader", "compare_stage1", "skip_agreed", "contested")
 
 
 def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
     """The table of the debate; a switchable graph has the speakers of both debate protocols."""
     orders: dict[DebateProtocol, tuple[str, ...]] = {p.debate.protocol: p.debate.order}
     if switchable:
-        default: dict[DebateProtocol, tuple[str, ...]] = {
+        orders = {
             "patch": tuple(DEFAULT_PERSONAS["patch"]),
             "persona": tuple(DEFAULT_PERSONAS["persona"]),
+            **orders,
         }
-        orders = {**default, **orders}
     contests = p.debate.when == "contested"
     openers = tuple(order[0] for order in orders.values())
     speakers = [
@@ -63,9 +65,9 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
     first = (extract,) if p.stage1 == "joint" else (ate, atsa)
     # With `always`, every text is shown to a person, so the edge is not conditional.
     always = p.human_review == "always" and not switchable
-    return Table(
+    table = Table(
         nodes=table_nodes(
-            *((second_reader, compare_stage1, skip_agreed, contested) if contests else ()),
+            *(second_reader, compare_stage1, skip_agreed, contested),
             *(intake, *first, validator, stage1, Rule("recall", recall, blocking=True)),
             *speakers,
             *(judge, review_context),
@@ -77,29 +79,19 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
         ),
         edges={
             START: ("intake",),
-            "intake": (
-                *(agent.name for agent in first),
-                "validator",
-                *(["second_reader"] if contests else []),
-            ),
+            "intake": (*(agent.name for agent in first), "validator", "second_reader"),
             **{agent.name: ("stage1",) for agent in first},
             "validator": ("stage1",),
+            "second_reader": ("stage1",),
             "stage1": ("recall",),
-            **(
-                {
-                    "second_reader": ("stage1",),
-                    "recall": ("compare_stage1",),
-                    "compare_stage1": Choice(
-                        routing.after_stage1,
-                        {"skip_agreed": ("skip_agreed",), "contested": ("contested",)},
-                        labelled=True,
-                    ),
-                    "skip_agreed": ("moderator",),
-                    "contested": openers,
-                }
-                if contests
-                else {"recall": openers}
+            "recall": ("compare_stage1",),
+            "compare_stage1": Choice(
+                routing.after_stage1,
+                {"skip_agreed": ("skip_agreed",), "contested": ("contested",)},
+                labelled=True,
             ),
+            "skip_agreed": ("moderator",),
+            "contested": openers,
             **{
                 name: (following,)
                 for order in orders.values()
@@ -127,34 +119,26 @@ def debate(p: PipelineSettings, *, switchable: bool = False) -> Table:
             "remember": (END,),
         },
         switches={
-            "validator": routing.has_validator,
+            "validator": lambda p: p.enable_validator,
             "recall": routing.has_memory,
-            **(
-                dict.fromkeys(
-                    ("second_reader", "compare_stage1", "skip_agreed", "contested"),
-                    routing.debates_contested,
-                )
-                if contests
-                else {}
-            ),
+            **dict.fromkeys(_OF_CONTEST, lambda p: p.debates_contested),
             **{name: _speaks_in(protocol) for protocol, order in orders.items() for name in order},
-            "judge": routing.has_debate,
-            "review_context": routing.has_debate,
-            "ate_review": routing.has_stage2,
-            "atsa_review": routing.has_stage2,
-            "validator_review": routing.has_validator_review,
-            "apply_reviews": routing.has_stage2,
+            **dict.fromkeys(("judge", "review_context"), lambda p: p.enable_debate),
+            **dict.fromkeys(
+                ("ate_review", "atsa_review", "apply_reviews", "adopt"), lambda p: p.enable_stage2
+            ),
+            "validator_review": lambda p: p.enable_stage2 and p.enable_validator,
             "override_gate": routing.has_gate,
-            SKIPPED["contradictory_memory"]: routing.uses_memory,
-            APPLIED["drop"]: routing.may_drop,
-            "adopt": routing.has_stage2,
-            "moderator": routing.has_moderator,
+            SKIPPED["contradictory_memory"]: lambda p: p.memory.condition == "on",
+            APPLIED["drop"]: lambda p: p.debate_override.allow_drop,
+            "moderator": lambda p: p.enable_moderator,
             "human_review": routing.may_ask,
             "remember": routing.has_memory,
         },
         conditions=({} if p.stage1 == "joint" else {"ate": routing.searches_aspects})
         | ({} if always else {"human_review": routing.is_doubtful}),
     )
+    return table if contests else table.only(lambda name: name not in _OF_CONTEST).reachable()
 
 
 def _speaks_in(protocol: DebateProtocol) -> routing.Switch:

@@ -26,49 +26,9 @@ def has_memory(p: PipelineSettings) -> bool:
     return p.memory.condition != "off"
 
 
-def uses_memory(p: PipelineSettings) -> bool:
-    """Whether memory can change the result."""
-    return p.memory.condition == "on"
-
-
-def has_validator(p: PipelineSettings) -> bool:
-    """Whether the Validator looks for risks."""
-    return p.enable_validator
-
-
-def has_debate(p: PipelineSettings) -> bool:
-    """Whether a debate is held."""
-    return p.enable_debate
-
-
-def debates_contested(p: PipelineSettings) -> bool:
-    """Whether only texts on which Stage 1 and the embedded analyser differ are debated."""
-    return p.debates_contested
-
-
-def has_stage2(p: PipelineSettings) -> bool:
-    """Whether Stage 1 is reviewed."""
-    return p.enable_stage2
-
-
-def has_validator_review(p: PipelineSettings) -> bool:
-    """Whether the Validator reviews the result in Stage 2."""
-    return p.enable_stage2 and p.enable_validator
-
-
 def has_gate(p: PipelineSettings) -> bool:
     """Whether the debate may override the reviewed result."""
     return p.enable_stage2 and p.enable_debate and p.enable_debate_override
-
-
-def may_drop(p: PipelineSettings) -> bool:
-    """Whether the debate may drop an aspect."""
-    return p.debate_override.allow_drop
-
-
-def has_moderator(p: PipelineSettings) -> bool:
-    """Whether the Moderator's rules decide the label."""
-    return p.enable_moderator
 
 
 def asks_arbiter(p: PipelineSettings) -> bool:

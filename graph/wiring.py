@@ -38,12 +38,7 @@ TABLES: Mapping[str, Callable[[PipelineSettings], Table]] = {
     "vote": vote,
 }
 # State keys that every graph has.
-_ALWAYS_WRITTEN = frozenset(MemoryInputState.__annotations__) | {
-    "reader_trust",
-    "calls",
-    "counts",
-    "adoption",
-}
+_ALWAYS_WRITTEN = {*MemoryInputState.__annotations__, "reader_trust", "calls", "counts", "adoption"}
 
 OwnNode = Agent[Any] | Callable[..., Any]
 
@@ -314,10 +309,8 @@ def _written(nodes: Iterable[Node]) -> frozenset[str]:
         elif node.writes is not None:
             keys.add(node.writes)
         else:
-            keys |= {
-                "answers",
-                *(["shared_answers"] if isinstance(node, Agent) and node.shared else []),
-            }
+            is_shared = isinstance(node, Agent) and node.shared
+            keys |= {"answers", "shared_answers"} if is_shared else {"answers"}
     return frozenset(keys)
 
 
