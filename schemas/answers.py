@@ -178,14 +178,14 @@ Confidence = Annotated[
     BeforeValidator(_confidence),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
 ]
-# Not in the model's schema: computed from the token probabilities of the name.
-NameProbability = SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]]
+# Not in the model's schema: computed from the token probabilities of the words.
+Probability = SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]]
 # Not in the model's schema: offsets are computed from the words.
 OptionalSpan = SkipJsonSchema[Annotated[Span | None, BeforeValidator(_span)]]
 RevisedSpan = Annotated[
     Span | str | None,
     BeforeValidator(_span_or_words),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    WithJsonSchema(_OR_NULL),
 ]
 SpokenPolarity = Annotated[str | None, BeforeValidator(_text), _one_of(POLARITIES)]
 OptionalPolarity = Annotated[str | None, BeforeValidator(_text), _one_of(POLARITIES, optional=True)]
@@ -260,7 +260,7 @@ class AspectItem(Item):
     category: SaidCategory = None
     span: OptionalSpan = None
     confidence: Confidence = None
-    name_probability: NameProbability = None
+    name_probability: Probability = None
     rationale: SkipJsonSchema[Word] = None
 
 
@@ -340,7 +340,7 @@ class Edit(Item):
     evidence: Word = None
     confidence: Confidence = None
     # The token probability of the word that names the polarity or the drop.
-    word_probability: SkipJsonSchema[Annotated[float | None, BeforeValidator(_confidence)]] = None
+    word_probability: Probability = None
 
 
 class TurnAnswer(Answer):
@@ -389,6 +389,10 @@ def _string_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+Strings = Annotated[list[str], BeforeValidator(_string_list)]
+AspectEvidences = Annotated[list[AspectEvidence], BeforeValidator(_evidence_list)]
+
+
 class JudgeAnswer(Answer):
     """The judge: one patch, one consistent set of tuples, the sentence's polarity and evidence."""
 
@@ -403,12 +407,8 @@ class JudgeAnswer(Answer):
         WithJsonSchema({"type": "array", "items": {"type": "string"}}),
     ] = Field(default_factory=list)
     sentence_polarity: Annotated[str | None, BeforeValidator(_text), _one_of(LABELS)] = None
-    sentence_evidence_spans: Annotated[list[str], BeforeValidator(_string_list)] = Field(
-        default_factory=list
-    )
-    aspect_evidence: Annotated[list[AspectEvidence], BeforeValidator(_evidence_list)] = Field(
-        default_factory=list
-    )
+    sentence_evidence_spans: Strings = Field(default_factory=list)
+    aspect_evidence: AspectEvidences = Field(default_factory=list)
     rationale: Word = None
 
     @property
@@ -431,7 +431,7 @@ class PersonaTurnAnswer(Answer):
     planning: Word = None
     reflection: Word = None
     message: Word = None
-    key_points: Annotated[list[str], BeforeValidator(_string_list)] = Field(default_factory=list)
+    key_points: Strings = Field(default_factory=list)
 
 
 class PersonaJudgeAnswer(Answer):
@@ -439,12 +439,8 @@ class PersonaJudgeAnswer(Answer):
 
     winner: Word = None
     consensus: Word = None
-    key_agreements: Annotated[list[str], BeforeValidator(_string_list)] = Field(
-        default_factory=list
-    )
-    key_disagreements: Annotated[list[str], BeforeValidator(_string_list)] = Field(
-        default_factory=list
-    )
+    key_agreements: Strings = Field(default_factory=list)
+    key_disagreements: Strings = Field(default_factory=list)
     rationale: Word = None
 
     # Fields of the other judge that this one does not have.
@@ -517,7 +513,7 @@ class ExtractedTuple(Item):
     opinion_term: CategoryWord = None
     polarity: SpokenPolarity = None
     confidence: Confidence = None
-    name_probability: NameProbability = None
+    name_probability: Probability = None
     is_implicit: SkipJsonSchema[Flag] = None
 
 
@@ -658,7 +654,6 @@ def read_answer(model: type[A], raw: Any) -> tuple[A, list[str]]:
         raise AnswerError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-@cache
 @cache
 def as_answer(model: type[BaseModel]) -> type[Answer]:
     """Make an answer type from any pydantic model, for a user's own agent."""

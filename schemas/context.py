@@ -17,22 +17,12 @@ from absa.schemas.settings import (
 )
 
 _TOGGLES = (
-    "enable_validator",
-    "enable_stage2",
-    "enable_debate",
-    "enable_debate_override",
-    "enable_moderator",
-    "human_review",
-    "override_profile",
+    *("enable_validator", "enable_stage2", "enable_debate", "enable_debate_override"),
+    *("enable_moderator", "human_review", "override_profile"),
 )
 _THRESHOLDS = (
-    "min_total",
-    "min_margin",
-    "min_target_conf",
-    "ev_threshold",
-    "l3_conservative",
-    "max_overrides_per_sample",
-    "allow_drop",
+    *("min_total", "min_margin", "min_target_conf", "ev_threshold"),
+    *("l3_conservative", "max_overrides_per_sample", "allow_drop"),
 )
 
 
@@ -121,7 +111,7 @@ class RunContext(BaseModel):
         if "debate_protocol" in switched:
             kept = debate.model_dump(include={"when", "hint_weights", "injection"})
             debate = DebateSettings.model_validate({**kept, "protocol": self.debate_protocol})
-        rounds = {name: switched[name] for name in ("rounds",) if name in switched}
+        rounds = {"rounds": switched["rounds"]} if "rounds" in switched else {}
         override = pipeline.debate_override
         if "override_profile" in switched:
             override = override.model_copy(update=dict(profiles[self.override_profile]))

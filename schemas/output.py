@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from absa.schemas.answers import DebateSummary, Span, name_of
+from absa.schemas.answers import DebateSummary, Span
 from absa.schemas.human import Decision, Doubt, HumanCounts
 from absa.schemas.memory import Recall
 from absa.schemas.records import (
@@ -23,6 +23,7 @@ from absa.schemas.records import (
     MappingFailReasons,
     MappingStats,
     ModeratorOutput,
+    Named,
     ReviewAction,
     ReviewContext,
     SecondOpinion,
@@ -41,18 +42,13 @@ class OutputModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class AspectTuple(OutputModel):
+class AspectTuple(Named, OutputModel):
     """An aspect and its polarity; an unnamed aspect has no term."""
 
     aspect_term: str | None
     polarity: str
     category: str | None = None
     opinion_term: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The term, or the display name of an unnamed aspect."""
-        return name_of(self.aspect_term, self.category)
 
 
 class FinalAspect(AspectTuple):

@@ -10,6 +10,15 @@ from absa.schemas.answers import DebateSummary, PersonaTurnAnswer, Span, TurnAns
 from absa.schemas.verdicts import Verdict
 
 
+class Named:
+    """Gives a name to a record with `aspect_term` and `category`."""
+
+    @property
+    def name(self: Any) -> str:
+        """The term, or the display name of an unnamed aspect."""
+        return name_of(self.aspect_term, self.category)
+
+
 class Record(BaseModel):
     """An immutable value that rules pass on."""
 
@@ -28,15 +37,10 @@ class Sentiment(Record):
     is_backfilled: bool = False
 
 
-class Unanchored(Sentiment):
+class Unanchored(Named, Sentiment):
     """A sentiment whose aspect ATE did not extract. It is counted, but is not in any tuple."""
 
     aspect_term: str | None
-
-    @property
-    def name(self) -> str:
-        """The term, or the display name of an unnamed aspect."""
-        return name_of(self.aspect_term, self.category)
 
 
 class AspectRecord(Record):
@@ -76,7 +80,7 @@ class StageResult(Record):
     renamed: dict[str, str] = Field(default_factory=dict)
 
 
-class FusedTuple(Record):
+class FusedTuple(Named, Record):
     """A tuple from a call or the second reader, and its score."""
 
     aspect_term: str | None
@@ -90,11 +94,6 @@ class FusedTuple(Record):
     reported: bool
     score: float
     kept: bool
-
-    @property
-    def name(self) -> str:
-        """The term, or the display name of an unnamed aspect."""
-        return name_of(self.aspect_term, self.category)
 
 
 class Agreement(Record):
@@ -127,18 +126,13 @@ class SecondOpinion(Record):
 ContestReason = Literal["language", "tuples", "risks", "proposals", "backfilled", "unanchored"]
 
 
-class ContestedTuple(Record):
+class ContestedTuple(Named, Record):
     """A tuple on which Stage 1 and the second reader differ, without its source."""
 
     aspect_term: str | None
     category: str | None = None
     polarity: str
     evidence: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The term, or the display name of an unnamed aspect."""
-        return name_of(self.aspect_term, self.category)
 
 
 class Contest(Record):
@@ -328,7 +322,7 @@ class ModeratorOutput(Record):
     arbiter_flags: ArbiterFlags = ArbiterFlags()
 
 
-class Candidate(Record):
+class Candidate(Named, Record):
     """A triplet of one perspective, numbered."""
 
     tuple_id: str
@@ -344,11 +338,6 @@ class Candidate(Record):
     said_span: Span | None = None
     confidence: float
     rationale: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The term, or the display name of an unnamed aspect."""
-        return name_of(self.aspect_term, self.category)
 
 
 ConflictType = Literal["polarity_mismatch", "aspect_overlap", "single_support"]

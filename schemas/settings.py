@@ -27,22 +27,9 @@ SECOND_READER = "second_reader"
 """The node that asks the embedded analyser with every backend. It makes no model call."""
 
 MODEL_NODES = (
-    "extract",
-    SECOND_READER,
-    "ate",
-    "atsa",
-    "validator",
-    "judge",
-    "ate_review",
-    "atsa_review",
-    "validator_review",
-    "p_neg",
-    "p_imp",
-    "p_lit",
-    "review_a",
-    "review_b",
-    "review_c",
-    "arbiter",
+    *("extract", SECOND_READER, "ate", "atsa", "validator", "judge"),
+    *("ate_review", "atsa_review", "validator_review"),
+    *("p_neg", "p_imp", "p_lit", "review_a", "review_b", "review_c", "arbiter"),
 )
 """Nodes that call a model, apart from the debate's speakers."""
 
@@ -77,6 +64,7 @@ Examples = Annotated[int, Field(strict=True, ge=0, le=1_000)]
 Retries = Annotated[int, Field(strict=True, ge=0, le=100)]
 Parallel = Annotated[int, Field(strict=True, ge=1, le=MAX_CONCURRENCY)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
+Rate = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Confidence = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(strict=True, ge=0, le=2, allow_inf_nan=False)]
@@ -96,12 +84,9 @@ Words = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min
 Text = Annotated[Words, AfterValidator(_refuse_key)]
 
 
-_SEEDS = 2**63
-
-
 def _check_seed(seed: int) -> int:
     # Servers and the journal keep a seed in 64 bits.
-    if not 0 <= seed < _SEEDS:
+    if not 0 <= seed < 2**63:
         raise ValueError(f"expected a whole number from 0 to 2^63 - 1, got {seed}")
     return seed
 
@@ -144,15 +129,13 @@ def _check_persona_name(name: str) -> str:
     return name
 
 
-Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
-
-
 def _check_wiring_name(name: str) -> str:
     if not re.fullmatch(r"[\w.]+:\w+", name):
         raise ValueError(f"expected module:function, such as my_graph:my_wiring, got {name!r}")
     return name
 
 
+Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
 WiringName = Annotated[Text, AfterValidator(_check_wiring_name)]
 BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
 Variable = Annotated[Words, AfterValidator(_check_variable)]
@@ -608,9 +591,7 @@ class BackendSettings(_Section):
     timeout_s: Seconds = 60.0
     max_retries: Retries = 5
     max_concurrency: Parallel = 16
-    requests_per_second: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = (
-        None
-    )
+    requests_per_second: Rate | None = None
     """A rate limit, enforced by the client; None: unlimited."""
     allow_redirects: Flag = False
     """Whether texts may be sent to another server than `base_url` after a redirect."""
