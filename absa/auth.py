@@ -196,9 +196,5 @@ def _is_local(scope: Mapping[str, Any]) -> bool:
 def _is_open(scope: Mapping[str, Any]) -> bool:
     """Whether the token is not asked for. The page holds no data; its script sends the token."""
     is_page = has_token() and scope["path"] in PUBLIC
-    return scope["path"] == HEALTH or is_page or _is_preflight(scope)
-
-
-def _is_preflight(scope: Mapping[str, Any]) -> bool:
-    """Whether this is a CORS preflight: sent without a token, answered before any route."""
-    return scope.get("method") == "OPTIONS"
+    # A CORS preflight is sent without a token and answered before any route.
+    return scope["path"] == HEALTH or is_page or scope.get("method") == "OPTIONS"

@@ -58,6 +58,11 @@ def price_of(model: str | None, usage: Mapping[str, int] | None) -> float | None
     return (spent + usage["completion_tokens"] * price["output"]) / _PER
 
 
+def add_costs(*costs: float | None) -> float | None:
+    """The sum of costs; None if one of them is unknown."""
+    return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+
 def is_paid(call: CallRecord) -> bool:
     """Whether a call can cost money."""
     return not call.cached and call.backend not in _FREE

@@ -81,10 +81,11 @@ def compile_table(
         input_schema=_input_of(table),
         output_schema=OutputState,
     )
+    retry = RetryPolicy(retry_on=lambda e: isinstance(e, BackendError) and e.retryable)
     for node in table.nodes.values():
         if not isinstance(node, Rule):
             step: Any = _with(own_files, AgentStep(node, backend, settings))
-            graph.add_node(node.name, step, retry_policy=RetryPolicy(retry_on=_is_retryable))
+            graph.add_node(node.name, step, retry_policy=retry)
             continue
         if node.name == "intake":
             node = _with_blank_state(node, settings, keys)
@@ -111,10 +112,6 @@ def _input_of(table: Table) -> type[Any]:
 
 def _with(own_files: OwnFiles | None, step: Runnable[Any, Any]) -> Runnable[Any, Any]:
     return WithOwnFiles(step, own_files) if own_files else step
-
-
-def _is_retryable(error: Exception) -> bool:
-    return isinstance(error, BackendError) and error.retryable
 
 
 def _with_blank_state(intake: Rule, settings: SettingsInForce, keys: Mapping[str, Any]) -> Rule:
@@ -153,7 +150,11 @@ def _add_edges(
     possible = list(dict.fromkeys(name for v in fixed for name in v.may_follow(source)))
     plain = () if isinstance(route, Choice) else possible
     # A list, because `Send` objects of a router are not hashable.
-    certain = [name for name in plain if _is_certain(name, source, fixed)]
+    certain = [
+        name
+        for name in plain
+        if all(name in v.targets(source) and name not in v.conditions for v in fixed)
+    ]
     for name in certain:
         graph.add_edge(source, name)
     if chosen := [name for name in possible if name not in certain]:
@@ -161,8 +162,3 @@ def _add_edges(
             lambda state, p: [t for t in table.next(source, state, p) if t not in certain]
         )
         graph.add_conditional_edges(source, router, chosen)
-
-
-def _is_certain(name: str, source: str, variants: Sequence[Table]) -> bool:
-    """Whether `name` always follows `source`."""
-    return all(name in v.targets(source) and name not in v.conditions for v in variants)

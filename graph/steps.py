@@ -53,7 +53,7 @@ class SettingsInForce:
         """Take the settings. `editable`: the state can be edited between steps (Studio)."""
         self.switchable = switchable
         # A batch skips the parsing, because each of 20 nodes per sample would check every key.
-        self.state: Callable[[Mapping[str, Any]], State] = typed if editable else _as_it_is
+        self.state: Callable[[Any], State] = typed if editable else lambda state: state
         self._pipeline = pipeline
         self._applied = lru_cache(maxsize=256)(
             lambda context, fields_set: context.applied_to(pipeline, override_profiles())
@@ -98,10 +98,6 @@ def typed(state: Mapping[str, Any]) -> State:
     edited = (key for key in (*_MODELS, *_LISTS, *_MAPPINGS) if key in state)
     read = {key: _ADAPTERS[key].validate_python(state[key]) for key in edited}
     return cast(State, {**state, **read})
-
-
-def _as_it_is(state: Mapping[str, Any]) -> State:
-    return cast(State, state)
 
 
 class RuleStep(Runnable[State, Any]):

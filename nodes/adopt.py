@@ -150,7 +150,9 @@ def decide(e: Evidence, settings: OverrideSettings) -> Adoption:
         skipped = first_skip(e.gate_log)
         reason = skipped if skipped in EV_REASONS else "low_signal"
         return Adoption(decision="not_adopted", reason=str(reason))
-    if debate_differs(e) or any(c.gained_second_polarity for c in changed):
+    debated = debate_tuples(e)
+    debate_differs = bool(debated) and debated != tuples(e.patched, e.lang)
+    if debate_differs or any(c.gained_second_polarity for c in changed):
         return Adoption(decision="not_adopted", reason="conflict_blocked")
     reason = candidate_reason(e)
     components = ev_components(e, changed)
@@ -194,12 +196,6 @@ def debate_tuples(e: Evidence) -> Tuples:
         for category in (e.categories.find(t.category) if e.categories else None,)
     ]
     return frozenset((key, category, p) for key, category, p in pairs if key and p)
-
-
-def debate_differs(e: Evidence) -> bool:
-    """Whether the debate gave tuples that differ from the patched ones."""
-    debated = debate_tuples(e)
-    return bool(debated) and debated != tuples(e.patched, e.lang)
 
 
 def candidate_reason(e: Evidence) -> str:

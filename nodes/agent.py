@@ -29,10 +29,6 @@ A = TypeVar("A", bound=BaseModel)
 Update = dict[str, Any]
 
 
-def _first_turn(_: State) -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Agent(Generic[A]):
     """An agent: a node that asks the backend one question.
@@ -54,7 +50,7 @@ class Agent(Generic[A]):
     shared: bool = False
     writes: str | None = None
     update: Callable[[State, A], Update] | None = None
-    turn: Callable[[State], int] = _first_turn
+    turn: Callable[[State], int] = lambda state: 0
     temperature: Callable[[PipelineSettings], float | None] = lambda pipeline: None
     repeats: bool = False
     # A second prompt, which is appended to `prompt`.
@@ -94,7 +90,11 @@ class Agent(Generic[A]):
         else:
             inputs["demos"] = without_categories(state["demos"])
         user = render(inputs)
-        turn = self.turn(state) if self.writes else _calls_of(self.role, state)
+        turn = (
+            self.turn(state)
+            if self.writes
+            else sum(record.node == self.role for record in state["calls"].values())
+        )
         return Ask(
             node=self.role,
             turn=turn,
@@ -173,10 +173,6 @@ class Variants:
 
 # Converts any value of the state, models included, to plain JSON values.
 _PLAIN: TypeAdapter[Any] = TypeAdapter(Any)
-
-
-def _calls_of(node: str, state: State) -> int:
-    return sum(record.node == node for record in state["calls"].values())
 
 
 def _sha256(system: str, examples: assets.Examples, user: str) -> str:

@@ -192,9 +192,9 @@ def _logged(
     """Run an action and log the actual change."""
     key = board.resolve(target)
     before, saved = board.snapshot(key), board.saved()
-    if board.given and (source, action) in _CHANGES_ASPECTS:
-        act = _refuse_given
-    new_key, refused = act(key)
+    # Given aspects cannot be added, dropped or renamed.
+    keeps_aspects = board.given and (source, action) in _CHANGES_ASPECTS
+    new_key, refused = (None, ASPECT_GIVEN) if keeps_aspects else act(key)
     after = board.snapshot(new_key) if new_key is not None else before
     if refused is None and _face(before) == _face(after):
         board.restore(saved)
@@ -209,11 +209,6 @@ def _logged(
         after=after,
         provenance=provenance,
     )
-
-
-def _refuse_given(key: str) -> Outcome:
-    """Reject the action: given aspects cannot be added, dropped or renamed."""
-    return None, ASPECT_GIVEN
 
 
 def _face(snapshot: dict[str, Any] | None) -> Any:

@@ -23,7 +23,7 @@ from absa.nodes.language import Language, language
 from absa.nodes.polarity import read
 from absa.nodes.text import locate
 from absa.schemas.answers import ReaderTuple, SecondReaderAnswer, name_of
-from absa.schemas.records import Contest, ContestedTuple, ContestReason, StageResult
+from absa.schemas.records import Contest, ContestedTuple, ContestReason
 from absa.schemas.state import CompareStage1Update, ContestedUpdate, SkipUpdate, State
 
 WITNESS = "witness"
@@ -86,7 +86,13 @@ def compare_stage1(state: State) -> CompareStage1Update:
     validation = state["stage1_validation"]
     seen = witnessed(reader, lang, given_keys(state, lang))
     reported = {pair: one for pair, one in seen.items() if one.reported}
-    own = _own_tuples(stage1, lang)
+    own = {
+        (lang.key(a.name), s.polarity): ContestedTuple(
+            aspect_term=a.term, category=a.category, polarity=s.polarity, evidence=s.evidence
+        )
+        for a in stage1.aspects
+        for s in a.sentiments
+    }
     differing = own.keys() ^ reported.keys()
     backfilled = {
         (lang.key(a.name), s.polarity)
@@ -109,16 +115,6 @@ def compare_stage1(state: State) -> CompareStage1Update:
             reasons=tuple(reason for reason, holds in reasons.items() if holds),
             tuples=tuple(sorted(contested, key=lambda t: _place(t, text))),
         )
-    }
-
-
-def _own_tuples(stage1: StageResult, lang: Language) -> dict[Pair, ContestedTuple]:
-    return {
-        (lang.key(a.name), s.polarity): ContestedTuple(
-            aspect_term=a.term, category=a.category, polarity=s.polarity, evidence=s.evidence
-        )
-        for a in stage1.aspects
-        for s in a.sentiments
     }
 
 

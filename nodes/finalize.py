@@ -155,7 +155,9 @@ def decided_by_adoption(state: State) -> Decision:
             "ev_score": adoption.ev_score,
             "ev_components": adoption.ev_components,
             "override_skipped_reason": first_skip(log),
-            "debate_override_stats": override_stats(log),
+            "debate_override_stats": OverrideStats(
+                **Counter(name for r in log for name in VERDICTS[r.verdict].counted_in)
+            ),
             "debate_override_skip_reasons": skip_reasons(log),
             "override_gate": tuple(log),
             "correction_applied_log": tuple(state["corrections"]),
@@ -268,11 +270,6 @@ def conflict_resolved(
     return bool(contested) and all(
         key in board.aspects and len(board.aspects[key].polarities) == 1 for key in contested
     )
-
-
-def override_stats(log: Sequence[GateRecord]) -> OverrideStats:
-    """Counts per verdict."""
-    return OverrideStats(**Counter(name for r in log for name in VERDICTS[r.verdict].counted_in))
 
 
 def skip_reasons(log: Sequence[GateRecord]) -> SkipReasons:

@@ -75,7 +75,9 @@ def check(decisions: Sequence[Decision], output: FinalOutput) -> list[str]:
         elif isinstance(decision, Add):
             mistakes = list(_about_addition(decision, rows))
         else:
-            mistakes = list(_about_label(decision))
+            labels = f"write one of {', '.join(LABELS)}"
+            mistake = f"label: {decision.label!r} is not a valid label; {labels}"
+            mistakes = [mistake] if _label(decision.label) is None else []
         problems += [f"{where}: {what}" for what in mistakes]
     problems += _about_all(decisions, rows.lang)
     if not problems and output.meta.given_aspects is not None:
@@ -115,11 +117,6 @@ def _about_addition(decision: Add, rows: _Rows) -> Iterator[str]:
         yield f"{decision.aspect!r} is already in the result as {new}; use keep"
     if not grounded(rows.text, decision.evidence):
         yield f"evidence: {decision.evidence!r} is not in the text; copy it from the text"
-
-
-def _about_label(decision: SetLabel) -> Iterator[str]:
-    if _label(decision.label) is None:
-        yield f"label: {decision.label!r} is not a valid label; write one of {', '.join(LABELS)}"
 
 
 def _about_all(decisions: Sequence[Decision], lang: Language) -> Iterator[str]:

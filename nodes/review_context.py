@@ -289,7 +289,8 @@ def stance_context(
             fails["fallback_used"] += 1
         else:
             stats["none"] += 1
-            fails[_why_unmapped(stage1, polarity)] += 1
+            why = "neutral_stance" if polarity == "neutral" else "no_match"
+            fails[why if stage1.aspects else "no_aspects"] += 1
         source = provenance(turn.speaker, stance)
         refs = named or alike
         for term in refs:
@@ -348,12 +349,6 @@ def _mentioned(stage1: StageResult, words: str, lang: Language) -> list[str]:
         for a in stage1.aspects
         if any(lang.names(words, term) for term in (a.name, *lang.synonyms(a.name)))
     ]
-
-
-def _why_unmapped(stage1: StageResult, polarity: str) -> str:
-    if not stage1.aspects:
-        return "no_aspects"
-    return "neutral_stance" if polarity == "neutral" else "no_match"
 
 
 def known_edits(edits: Iterable[Edit], categories: CategorySet | None) -> list[Edit]:

@@ -107,18 +107,15 @@ def _check_base_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _check_variable(name: str) -> str:
-    # Not shown: the value can be a key that was entered by mistake.
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", name):
-        raise ValueError("expected the name of an environment variable, such as OPENAI_API_KEY")
-    return name
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    """Check that a text has this form. It is not shown: it can be a key, entered by mistake."""
 
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {expected}")
+        return text
 
-def _check_keyring_entry(entry: str) -> str:
-    service, _, name = entry.partition("/")
-    if not service or not name:
-        raise ValueError("expected a keyring entry as service/name, such as absa/OPENAI_API_KEY")
-    return entry
+    return AfterValidator(check)
 
 
 def _check_persona_name(name: str) -> str:
@@ -138,8 +135,16 @@ def _check_wiring_name(name: str) -> str:
 Seed = Annotated[int, Field(strict=True), AfterValidator(_check_seed)]
 WiringName = Annotated[Text, AfterValidator(_check_wiring_name)]
 BaseUrl = Annotated[Text, AfterValidator(_check_base_url)]
-Variable = Annotated[Words, AfterValidator(_check_variable)]
-KeyringEntry = Annotated[Text, AfterValidator(_check_keyring_entry)]
+Variable = Annotated[
+    Words,
+    _matching(
+        r"[A-Z][A-Z0-9_]{0,63}", "the name of an environment variable, such as OPENAI_API_KEY"
+    ),
+]
+KeyringEntry = Annotated[
+    Text,
+    _matching(r"[^/]+/(?s:.)+", "a keyring entry as service/name, such as absa/OPENAI_API_KEY"),
+]
 PersonaName = Annotated[str, AfterValidator(_check_persona_name)]
 
 

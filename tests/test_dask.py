@@ -25,7 +25,7 @@ from answer_server import answering
 from dask_cluster import WORKER_KEY, Cluster
 from test_crash import FORKS, TIMINGS, _call, artefacts, lines
 
-from absa.runs.refusals import GOES_ON
+from absa.runs.plan import GOES_ON
 from absa.runs.watch import look
 
 HERE = Path(__file__).parent

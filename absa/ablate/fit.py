@@ -83,7 +83,8 @@ def fit(run: Path, *, seed: int = 0) -> dict[str, Any]:
         for trust in TRUSTS
         for threshold in THRESHOLDS
     }
-    folds = np.array([_fold(text.uid) for text in texts])
+    digests = (hashlib.sha256(text.uid.encode()).digest()[:4] for text in texts)
+    folds = np.array([int.from_bytes(digest, "big") % FOLDS for digest in digests])
     chosen, held_out = [], np.zeros((len(texts), 2))
     for fold in range(FOLDS):
         values = _best(numbers, folds != fold)
@@ -123,10 +124,6 @@ def _best(numbers: Mapping[Values, Floats], among: NDArray[np.bool_]) -> Values:
         return f1[values] + sum(near) / len(near)
 
     return max(f1, key=smooth)
-
-
-def _fold(uid: str) -> int:
-    return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4], "big") % FOLDS
 
 
 Judged = tuple[FinalOutput, set[tuple[str, str]], Language]

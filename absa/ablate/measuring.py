@@ -115,7 +115,9 @@ def measure(
                 continue
             mine[output.uid] = row(sample.final, sample.final_label, sample.gold_label)
             if first and constant is not None:
-                constant_row = _constant_row(constant, output, card["gold"], sample.gold_label)
+                true = Normaliser(output.text, output.lang).gold(gold_aspects(card["gold"]))
+                constant_score = score(constant.said(output.text, output.lang), true)
+                constant_row = row(constant_score, constant.label, sample.gold_label)
                 rows.setdefault("constant", {})[output.uid] = constant_row
         rows[one.name] = mine
         analysed[one.name] = len(mine)
@@ -142,13 +144,6 @@ def measure(
         counts=counts,
         notes=list(_notes(counts)),
     )
-
-
-def _constant_row(
-    constant: Constant, output: FinalOutput, gold: Mapping[str, Any], label: str | None
-) -> Row:
-    true = Normaliser(output.text, output.lang).gold(gold_aspects(gold))
-    return row(score(constant.said(output.text, output.lang), true), constant.label, label)
 
 
 def _notes(counts: Mapping[str, Any]) -> list[str]:

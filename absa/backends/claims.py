@@ -11,7 +11,6 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Self
@@ -61,7 +60,8 @@ class Claim:
     def __init__(self, claims: Claims | None, key: str) -> None:
         """Without `claims`, this process is the only one and holds every claim."""
         self._claims = claims
-        self._byte = _byte(key) if claims else 0
+        # The byte of a question, from its hash. Two questions with the same byte share a lock.
+        self._byte = int.from_bytes(blake2b(key.encode(), digest_size=7).digest())
         self.is_held = True
 
     def __enter__(self) -> Self:
@@ -76,23 +76,13 @@ class Claim:
 
     async def wait(self) -> None:
         """Wait until the claim is free and take it, or until the time limit."""
-        for pause in _pauses():
-            await asyncio.sleep(pause)
+        end, pause = time.monotonic() + _PATIENCE_S, _FIRST_S
+        while time.monotonic() < end:
+            await asyncio.sleep(random.uniform(pause / 2, pause))
             if self._take():
                 self.is_held = True
                 return
+            pause = min(2 * pause, _LONGEST_S)
 
     def _take(self) -> bool:
         return self._claims is None or self._claims.take(self._byte)
-
-
-def _byte(key: str) -> int:
-    """The byte of a question, from its hash. Two questions with the same byte share a lock."""
-    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest())
-
-
-def _pauses() -> Iterator[float]:
-    end, pause = time.monotonic() + _PATIENCE_S, _FIRST_S
-    while time.monotonic() < end:
-        yield random.uniform(pause / 2, pause)
-        pause = min(2 * pause, _LONGEST_S)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from absa.backends.wrapper import Wrapper
-from absa.prices import price_of, prices
+from absa.prices import add_costs, price_of, prices
 from absa.schemas.backend import Ask, Backend, Reply, known_usage
 from absa.schemas.errors import BackendError
 
@@ -55,13 +55,12 @@ class Spent:
     def plus(self, usage: dict[str, int] | None, cost: float | None) -> Spent:
         """Add one call; `usage` is None if the answer had no token counts."""
         counts = usage or {}
-        is_priced = self.cost_usd is not None and cost is not None
         return replace(
             self,
             calls=self.calls + 1,
             prompt_tokens=self.prompt_tokens + counts.get("prompt_tokens", 0),
             completion_tokens=self.completion_tokens + counts.get("completion_tokens", 0),
-            cost_usd=(self.cost_usd or 0.0) + (cost or 0.0) if is_priced else None,
+            cost_usd=add_costs(self.cost_usd, cost),
             calls_without_usage=self.calls_without_usage + (usage is None),
         )
 

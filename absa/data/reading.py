@@ -7,7 +7,7 @@ from pathlib import Path
 
 from absa.data.problems import BadLine, BadRowError, shown
 from absa.data.registry import Format, check_columns, format_named, recognise
-from absa.data.rows import RawSample, build_sample, read_uid
+from absa.data.rows import build_sample, read_uid
 from absa.data.source import Source, checked_source
 from absa.schemas.sample import Sample
 
@@ -65,7 +65,12 @@ def _samples(source: Source, data_format: Format) -> Iterator[Sample | BadLine]:
         try:
             uid = read_uid(row.uid) or made_up.uid(row.line)
             sample = build_sample(row, uid)
-            _require_new(uid, row, first_lines)
+            if uid in first_lines:
+                raise BadRowError(
+                    f"uid {shown(uid)} was already used on line {first_lines[uid]}.",
+                    "Give each row its own uid.",
+                )
+            first_lines[uid] = row.line
         except BadRowError as bad:
             yield source.bad(row.line, bad.reason, bad.remedy, row.excerpt)
             continue
@@ -87,12 +92,3 @@ class _UidMaker:
         self._line = line
         which = f".{self._on_line}" if self._on_line > 1 else ""  # XML can be on one line
         return f"{self._stem}-{line:05d}{which}"
-
-
-def _require_new(uid: str, row: RawSample, first_lines: dict[str, int]) -> None:
-    if uid in first_lines:
-        raise BadRowError(
-            f"uid {shown(uid)} was already used on line {first_lines[uid]}.",
-            "Give each row its own uid.",
-        )
-    first_lines[uid] = row.line

@@ -117,7 +117,11 @@ class Source:
 
     def _open(self) -> io.TextIOWrapper:
         try:
-            raw: Any = self._open_bytes()
+            raw: Any
+            if self.size is None:
+                raw = self.path.open("rb")
+            else:
+                raw = io.BufferedReader(_Beginning(self.path, self.size), CHUNK)
         except OSError as error:
             raise DataError(self.path, f"the file cannot be read ({error.strerror}).") from error
         if raw.peek(2)[:2] == GZIP_MAGIC:
@@ -128,13 +132,10 @@ class Source:
         except (EOFError, OSError, zlib.error) as error:
             start = b""
             self._break_off(error, 0)
-        encoding, errors = _encoding(start)
+        encoding, errors = "utf-8-sig", "surrogateescape"
+        if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            encoding, errors = "utf-16", "surrogatepass"
         return io.TextIOWrapper(raw, encoding=encoding, errors=errors, newline="\n")
-
-    def _open_bytes(self) -> io.BufferedReader:
-        if self.size is None:
-            return self.path.open("rb")
-        return io.BufferedReader(_Beginning(self.path, self.size), CHUNK)
 
     def _guarded(self, read: Callable[[], str], lines_before: int) -> str:
         """Read. If the file breaks off, store the error and behave as at the end of the file."""
@@ -170,12 +171,6 @@ class _Beginning(io.FileIO):
         read = super().readinto(memoryview(buffer)[: self._left])
         self._left -= read or 0
         return read
-
-
-def _encoding(start: bytes) -> tuple[str, str]:
-    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return "utf-16", "surrogatepass"
-    return "utf-8-sig", "surrogateescape"
 
 
 def checked_source(

@@ -33,11 +33,6 @@ _TIPS = {
 _TIP_OF = {"no_match": "no_match", "neutral": "neutral_stance"}
 
 
-def _main_reason(process: Mapping[str, Any]) -> str:
-    """The most frequent reason why turns could not be mapped."""
-    return max(_TIPS, key=lambda why: process[f"debate_fail_{why}_rate"]["rate"] or 0)
-
-
 @cache
 def thresholds() -> dict[str, float]:
     """The shipped thresholds."""
@@ -47,6 +42,8 @@ def thresholds() -> dict[str, float]:
 def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The warnings for these process metrics; an empty rate gives none."""
     raised = []
+    # The most frequent reason why turns could not be mapped.
+    main_reason = max(_TIPS, key=lambda why: process[f"debate_fail_{why}_rate"]["rate"] or 0)
     for name, metric, low_is_bad in _WATCHED:
         value = process[metric]["rate"]
         if value is None:
@@ -60,7 +57,7 @@ def alarms(process: Mapping[str, Any]) -> list[dict[str, Any]]:
                         "severity": severity,
                         "value": value,
                         "threshold": limit,
-                        "tip": _TIPS[_TIP_OF.get(name) or _main_reason(process)],
+                        "tip": _TIPS[_TIP_OF.get(name, main_reason)],
                     }
                 )
                 break

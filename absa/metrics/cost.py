@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from absa.prices import cost_of, is_paid
+from absa.prices import add_costs, cost_of, is_paid
 from absa.schemas.backend import known_usage
 from absa.schemas.records import CallRecord
 from absa.schemas.settings import SECOND_READER
@@ -52,9 +52,7 @@ class CostTally:
         slowest = critical_path(calls)
         self.critical_path_ms += sum(slowest.values())
         self.chain = max(self.chain, len(slowest))
-        cost = cost_of(calls)
-        is_priced = self.cost_usd is not None and cost is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (cost or 0.0) if is_priced else None
+        self.cost_usd = add_costs(self.cost_usd, cost_of(calls))
 
     def summary(self) -> dict[str, Any]:
         """Everything as JSON. A cost is null if the price of any call is not known."""

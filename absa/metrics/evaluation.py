@@ -61,6 +61,7 @@ class Part:
     def summary(self) -> dict[str, Any]:
         """Everything as JSON."""
         quality, process = self.quality.summary(), self.process.summary()
+        overall = {name: part for name, part in (quality or {}).items() if name != "breakdown"}
         return {
             "gold": {name: self.gold[name] for name in ("scored", "incomplete", "none")},
             "quality": quality,
@@ -70,7 +71,7 @@ class Part:
             "dead_gates": self.gates.dead(),
             "vacuous_metrics": [
                 name
-                for name, value in flat({"quality": _overall(quality), **process})
+                for name, value in flat({"quality": overall, **process})
                 if isinstance(value, Mapping) and value["rate"] is None
             ],
             "warnings": alarms(process),
@@ -218,11 +219,6 @@ def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 def _measured(part: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics for a flat view; process metrics have no prefix."""
     return {"quality": part["quality"] or {}, **part["process"], "cost": part["cost"]}
-
-
-def _overall(quality: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Quality without its breakdown into groups."""
-    return {name: value for name, value in (quality or {}).items() if name != "breakdown"}
 
 
 def means(per_seed: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -33,10 +33,9 @@ from absa.runs.identity import differences, identity, versions
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Finished, Journal
 from absa.runs.lock import locked
-from absa.runs.plan import Control, Progress, RunPlan, RunReport
+from absa.runs.plan import GOES_ON, Control, Progress, RunError, RunMismatch, RunPlan, RunReport
 from absa.runs.pool import Batch, LocalEngine, RunEngine
 from absa.runs.reader_trust import ReaderTrust, measures_trust
-from absa.runs.refusals import no_journal, not_stored, other_run
 from absa.runs.status import EVERY_S, StatusFile
 from absa.schemas.backend import Backend
 from absa.schemas.errors import InputError
@@ -51,6 +50,7 @@ UNNAMED_SPLIT = "evaluated"
 _GATHER_S = 0.005
 # Unreadable lines that are named at the end of a run.
 _SHOWN_LINES = 5
+_SHOWN_DIFFERENCES = 10
 _OF_DASK = ("dask", "distributed", "msgpack")
 
 
@@ -78,7 +78,8 @@ async def run(
             with closing(Journal(plan.out)) as journal:
                 return await _Run(plan, journal, control, data, on_progress).go(engine)
         except StorageError as error:
-            raise not_stored(error) from error
+            # The command can be repeated if the journal exists.
+            raise RunError(str(error) if error.is_final else f"{error}; {GOES_ON}") from error
 
 
 def with_categories_of(data: DataFile, plan: RunPlan) -> RunPlan:
@@ -148,7 +149,21 @@ def reject_results_without_journal(out: Path) -> None:
 def _refuse_results(out: Path, state: str) -> None:
     for name in (MANIFEST, *ARTEFACTS):
         if (out / name).exists():
-            raise no_journal(out, name, JOURNAL, state)
+            raise RunMismatch(
+                f"{out} has {name}, but its {JOURNAL} {state}. The results are not changed; "
+                f"restore {JOURNAL} from a backup, or use another --out"
+            )
+
+
+def other_run(out: Path, differences: Sequence[str], remedy: str) -> RunMismatch:
+    """The error for a directory with a run that differs in these lines."""
+    shown = [*differences[:_SHOWN_DIFFERENCES]]
+    if (more := len(differences) - _SHOWN_DIFFERENCES) > 0:
+        shown.append(f"and {more} more")
+    return RunMismatch(
+        "\n  ".join([f"{out} holds another run; it differs in", *shown])
+        + f"\ngive another --out, or {remedy}"
+    )
 
 
 class _Run:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from absa.backends.meter import Spent
 from absa.database import Database
+from absa.prices import add_costs
 from absa.schemas.json_text import parse_json
 
 FILE = "journal.db"
@@ -89,7 +90,6 @@ class Totals:
 
     def plus(self, record: Finished) -> Totals:
         """Add one sample."""
-        is_priced = self.cost_usd is not None and record.cost_usd is not None
         return Totals(
             done=self.done + (record.status == "done"),
             failed=self.failed + (record.status == "failed"),
@@ -97,7 +97,7 @@ class Totals:
             cached=self.cached + record.cached,
             prompt_tokens=self.prompt_tokens + record.prompt_tokens,
             completion_tokens=self.completion_tokens + record.completion_tokens,
-            cost_usd=(self.cost_usd or 0.0) + (record.cost_usd or 0.0) if is_priced else None,
+            cost_usd=add_costs(self.cost_usd, record.cost_usd),
         )
 
 
@@ -110,7 +110,7 @@ class Journal:
             _SCHEMA,
             if_damaged=_IF_DAMAGED,
             is_final=True,
-            functions={"packed": _packed},
+            functions={"packed": lambda lines: None if lines is None else zlib.compress(lines, 3)},
         )
 
     def close(self) -> None:
@@ -251,10 +251,6 @@ class Journal:
 def _line(value: Any) -> str:
     # A raw answer can hold half a surrogate pair, which cannot be encoded.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
-
-
-def _packed(lines: bytes | None) -> bytes | None:
-    return None if lines is None else zlib.compress(lines, 3)
 
 
 def unpack(blob: bytes) -> list[str]:

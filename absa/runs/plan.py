@@ -15,10 +15,15 @@ from absa.schemas.settings import Settings
 
 Engine = Literal["local", "dask"]
 SAME_COMMAND = "repeat the command to continue"
+GOES_ON = f"finished samples are kept; {SAME_COMMAND}"
 
 
 class RunError(RuntimeError):
     """The run must stop. Finished samples are kept and a new start resumes the run."""
+
+
+class RunMismatch(ValueError):
+    """The directory holds another run. A usage error; the message lists the differences."""
 
 
 class RunBusy(RuntimeError):

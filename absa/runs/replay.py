@@ -14,8 +14,7 @@ from absa.runs.artefacts import write_lines
 from absa.runs.directory import ERRORS, MANIFEST, OUTPUTS, SCORECARDS, TRACES, NoRun, RunDirectory
 from absa.runs.engine import run
 from absa.runs.identity import file_sha256
-from absa.runs.plan import Control, Progress, RunPlan, RunReport
-from absa.runs.refusals import RunMismatch
+from absa.runs.plan import Control, Progress, RunMismatch, RunPlan, RunReport
 from absa.schemas.backend import Backend
 from absa.schemas.memory import Recall
 from absa.schemas.settings import BackendSettings, Settings

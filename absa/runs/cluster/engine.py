@@ -18,9 +18,8 @@ from distributed.utils import silence_logging_cmgr
 from absa.runs.cluster.coordinator import Coordinator
 from absa.runs.cluster.job import Item, Job, VersionMismatch, job_of
 from absa.runs.cluster.worker_session import work_on
-from absa.runs.plan import RunError, RunPlan
+from absa.runs.plan import GOES_ON, RunError, RunPlan
 from absa.runs.pool import Batch, Worker
-from absa.runs.refusals import GOES_ON
 from absa.schemas.errors import InputError
 
 CHUNK = 100
@@ -64,7 +63,8 @@ class ClusterEngine:
         client = self._client = self._client or await self._open()
         token = secrets.token_hex(16)
         coordinator = self._coordinator = Coordinator(batch, token)
-        host = _own_host(client)
+        # The address under which the machines of the cluster reach this process.
+        host = str(get_address_host(client.scheduler_comm.comm.local_address))
         tls = client.security.get_listen_args("client").get("ssl_context")
         try:
             port = await coordinator.open(host, tls)
@@ -124,11 +124,6 @@ class ClusterEngine:
             )
         )
         return await self._opened.enter_async_context(Client(cluster, asynchronous=True))
-
-
-def _own_host(client: Client) -> str:
-    """The address under which the machines of the cluster reach this process."""
-    return str(get_address_host(client.scheduler_comm.comm.local_address))
 
 
 class _Chunks:

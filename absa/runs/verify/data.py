@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,13 @@ def find_data(directory: Path, about: Mapping[str, Any], chosen: Path | None) ->
         DataChanged: The file at the recorded or chosen path has other content.
     """
     recorded = Path(str(about.get("path")))
-    named = [chosen] if chosen is not None else list(_as_recorded(directory, recorded))
-    beside = [] if chosen is not None else [p / recorded.name for p in _above(directory)]
+    here = directory.resolve()
+    above = [here, *here.parents]
+    named, beside = [chosen or recorded], [folder / recorded.name for folder in above]
+    if chosen is not None:
+        beside = []
+    elif not recorded.is_absolute():
+        named += [folder / recorded for folder in above]
     other: Path | None = None
     for path in dict.fromkeys([*named, *beside]):
         try:
@@ -50,14 +55,3 @@ def size_of(about: Mapping[str, Any]) -> int | None:
     """The number of bytes that the run read; None for all."""
     size = about.get("bytes")
     return size if isinstance(size, int) and size >= 0 else None
-
-
-def _as_recorded(directory: Path, recorded: Path) -> Iterator[Path]:
-    yield recorded
-    if not recorded.is_absolute():
-        yield from (folder / recorded for folder in _above(directory))
-
-
-def _above(directory: Path) -> list[Path]:
-    here = directory.resolve()
-    return [here, *here.parents]
