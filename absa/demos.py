@@ -39,11 +39,11 @@ class Demos:
         if not settings.k:
             return
         assert settings.path is not None, "the settings ask for a path with k"
-        taboo = {normalised(text) for text in evaluated}
+        evaluated_texts = {normalised(text) for text in evaluated}
         for item in read_samples(Path(settings.path)):
             if isinstance(item, BadLine) or item.aspects is None or item.incomplete_gold:
                 continue
-            if normalised(item.text) in taboo:
+            if normalised(item.text) in evaluated_texts:
                 self.left_out += 1
                 continue
             self._pool.append(item)

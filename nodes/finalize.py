@@ -263,9 +263,9 @@ def conflict_resolved(
     polarities_of: dict[str, set[str]] = {}
     for aspect in stage1.aspects:
         polarities_of.setdefault(board.resolve(aspect.name), set()).update(aspect.polarities)
-    for term, spoken in hints.aspect_hints.items() if hints else ():
-        words = {exact(h.polarity_hint) for h in spoken} & set(POLARITIES)
-        polarities_of.setdefault(board.resolve(term), set()).update(str(w) for w in words)
+    for term, hints_of_term in hints.aspect_hints.items() if hints else ():
+        hinted = {exact(h.polarity_hint) for h in hints_of_term} & set(POLARITIES)
+        polarities_of.setdefault(board.resolve(term), set()).update(str(p) for p in hinted)
     contested = [key for key, polarities in polarities_of.items() if len(polarities) > 1]
     return bool(contested) and all(
         key in board.aspects and len(board.aspects[key].polarities) == 1 for key in contested

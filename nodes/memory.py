@@ -297,7 +297,7 @@ def deadlock(
     polarity, or to drop it.
     """
     mentions = Mentions(stage1, lang)
-    stands = {lang.key(a.name): a.polarities for a in stage1.aspects}
+    stage1_polarities = {lang.key(a.name): a.polarities for a in stage1.aspects}
     divided: set[str] = set()
     questioned: set[str] = set()
     for term, hinted in hints.aspect_hints.items():
@@ -305,7 +305,7 @@ def deadlock(
         polarities = [(h.speaker, p) for h in hinted if (p := read(h.polarity_hint).value)]
         if any(a != b and p != q for (a, p), (b, q) in combinations(polarities, 2)):
             divided.add(key)
-        if {p for _, p in polarities} - stands.get(key, frozenset()):
+        if {p for _, p in polarities} - stage1_polarities.get(key, frozenset()):
             questioned.add(key)
         if any(h.op == "drop_tuple" for h in hinted):
             questioned.add(key)

@@ -190,8 +190,11 @@ def its_clauses(candidate: Candidate, text: str, lang: Language) -> list[str]:
     own = around(candidate.span)
     nearby = own
     if grounded(text, candidate.evidence):
-        standing = [around(place) for place in _places(text, candidate.evidence or "")]
-        nearby = next((those for those in standing if set(those) & set(own)), standing[0])
+        clauses_by_place = [around(place) for place in _places(text, candidate.evidence or "")]
+        nearby = next(
+            (clauses for clauses in clauses_by_place if set(clauses) & set(own)),
+            clauses_by_place[0],
+        )
     return [text[a:b] for a, b in nearby]
 
 

@@ -107,26 +107,26 @@ def moderator(state: State, pipeline: PipelineSettings) -> ModeratorUpdate:
 
 def moderate(i: Inputs, rules: Sequence[str]) -> ModeratorOutput:
     """Run the active rules in their order."""
-    course = LabelState(i.stage1_ate.label, i.stage1_ate.confidence)
+    current = LabelState(i.stage1_ate.label, i.stage1_ate.confidence)
     for name, rule in _RULES.items():
-        if name in rules and not course.stopped:
-            course.reached.add(name)
-            rule(course, i)
+        if name in rules and not current.stopped:
+            current.reached.add(name)
+            rule(current, i)
     margin = abs(i.stage1_ate.confidence - i.stage2_ate.confidence) if i.stage2_ate else 0.0
     return ModeratorOutput(
-        final_label=course.label,
-        confidence=course.confidence,
-        rationale=" ".join(course.sentences),
-        selected_stage="stage2" if i.stage2_ate and not course.drop_guard else "stage1",
-        applied_rules=tuple(course.rules),
+        final_label=current.label,
+        confidence=current.confidence,
+        rationale=" ".join(current.sentences),
+        selected_stage="stage2" if i.stage2_ate and not current.drop_guard else "stage1",
+        applied_rules=tuple(current.rules),
         arbiter_flags=ArbiterFlags(
-            stage2_rejected_due_to_confidence=course.drop_guard,
-            validator_override_applied=course.validator_override,
+            stage2_rejected_due_to_confidence=current.drop_guard,
+            validator_override_applied=current.validator_override,
             confidence_margin_used=margin,
-            rule_e_fired="RuleE" in course.rules,
-            rule_e_block_reason=course.rule_e_block,
-            rule_b_applied="RuleB" in course.rules,
-            rule_e_attempted_after_b=i.debate_held and {"B", "E"} <= course.reached,
+            rule_e_fired="RuleE" in current.rules,
+            rule_e_block_reason=current.rule_e_block,
+            rule_b_applied="RuleB" in current.rules,
+            rule_e_attempted_after_b=i.debate_held and {"B", "E"} <= current.reached,
         ),
     )
 

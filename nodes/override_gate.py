@@ -246,18 +246,18 @@ def hinted_aspects(context: ReviewContext, board: Board) -> list[HintedAspect]:
     for name in context.aspect_hints:
         names.setdefault(board.resolve(name), []).append(name)
     aspects = []
-    for key, spoken in names.items():
+    for key, aliases in names.items():
         aspect = board.aspects.get(key)
-        entries = [context.aspect_evidence[n] for n in spoken if n in context.aspect_evidence]
+        entries = [context.aspect_evidence[n] for n in aliases if n in context.aspect_evidence]
         aspects.append(
             HintedAspect(
                 key=key,
-                term=aspect.name if aspect else board.lang.strip_particle(spoken[0]),
-                hints=tuple(h for n in spoken for h in context.aspect_hints[n]),
+                term=aspect.name if aspect else board.lang.strip_particle(aliases[0]),
+                hints=tuple(h for n in aliases for h in context.aspect_hints[n]),
                 own_evidence=entries[0] if entries else None,
                 has_own_evidence=bool(entries),
                 stage1_evidence=next(
-                    (e for n in spoken if (e := context.stage1_evidence.get(n))), None
+                    (e for n in aliases if (e := context.stage1_evidence.get(n))), None
                 ),
             )
         )
@@ -286,7 +286,7 @@ def weigh(
 ) -> GateRecord:
     """Judge one aspect; return the verdict with all its numbers."""
     # The gate does not repair misspelt polarities: a doubtful word must not change a tuple.
-    spoken = [(exact(h.polarity_hint), h.weight) for h in aspect.hints]
+    readings = [(exact(h.polarity_hint), h.weight) for h in aspect.hints]
     spans = context.summary.sentence_evidence_spans
     fallback = spans[0] if spans else aspect.stage1_evidence
     case = Case(
@@ -299,9 +299,9 @@ def weigh(
         l3_risk=any(r.type in L3_RISKS for r in risks),
         contradicted_by_memory=memory_warns,
         evidence=aspect.own_evidence if aspect.has_own_evidence else fallback,
-        valid_hints=sum(polarity in ("positive", "negative") for polarity, _ in spoken),
-        pos_score=sum(weight for polarity, weight in spoken if polarity == "positive"),
-        neg_score=sum(weight for polarity, weight in spoken if polarity == "negative"),
+        valid_hints=sum(polarity in ("positive", "negative") for polarity, _ in readings),
+        pos_score=sum(weight for polarity, weight in readings if polarity == "positive"),
+        neg_score=sum(weight for polarity, weight in readings if polarity == "negative"),
         drop_score=sum(h.weight for h in aspect.hints if h.op == "drop_tuple"),
     )
     decided = verdict(case)

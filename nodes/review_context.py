@@ -223,7 +223,7 @@ def build_context(
         return name, is_mapped
 
     for turn in sorted(turns, key=lambda t: t.index):
-        assert isinstance(turn.answer, TurnAnswer), "a patch debate speaks in edits"
+        assert isinstance(turn.answer, TurnAnswer), "the turns of a patch debate are edits"
         edits = known_edits(turn.answer.proposed_edits, counter.categories)
         placed = [p for e in edits if (p := add(e, turn.speaker, getattr(weights, e.op)))]
         if not turn.answer.proposed_edits:
@@ -277,7 +277,7 @@ def stance_context(
     points: list[RebuttalPoint] = []
     for turn in sorted(turns, key=lambda t: t.index):
         answer = turn.answer
-        assert isinstance(answer, PersonaTurnAnswer), "a persona debate speaks in prose"
+        assert isinstance(answer, PersonaTurnAnswer), "the turns of a persona debate are prose"
         stance = (answer.stance or "").strip() or debate.speakers[turn.speaker].stance or "neutral"
         weight, polarity = STANCES.get(stance.strip().lower(), _OTHER_STANCE)
         named = _mentioned(stage1, "\n".join((answer.message or "", *answer.key_points)), lang)

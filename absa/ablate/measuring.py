@@ -107,20 +107,20 @@ def measure(
         if one.settings is None:
             continue
         first = not rows
-        mine: dict[str, Row] = {}
+        rows_of_run: dict[str, Row] = {}
         for output, card in records(out / one.name):
             sample = scored(output, card["gold"])
             if sample is None:
                 without_gold.add(output.uid)
                 continue
-            mine[output.uid] = row(sample.final, sample.final_label, sample.gold_label)
+            rows_of_run[output.uid] = row(sample.final, sample.final_label, sample.gold_label)
             if first and constant is not None:
                 true = Normaliser(output.text, output.lang).gold(gold_aspects(card["gold"]))
                 constant_score = score(constant.said(output.text, output.lang), true)
                 constant_row = row(constant_score, constant.label, sample.gold_label)
                 rows.setdefault("constant", {})[output.uid] = constant_row
-        rows[one.name] = mine
-        analysed[one.name] = len(mine)
+        rows[one.name] = rows_of_run
+        analysed[one.name] = len(rows_of_run)
         failed[one.name] = int(RunDirectory(out / one.name).manifest["counts"]["failed"])
     names = [c.name for c in configurations]
     shared = [u for u in next(iter(rows.values())) if all(u in rows[n] for n in names)]
@@ -134,7 +134,7 @@ def measure(
         "without_gold": len(without_gold),
         "scored": analysed,
         "failed": failed,
-        "left_out": len({u for mine in rows.values() for u in mine}) - len(shared),
+        "left_out": len({u for rows_of_run in rows.values() for u in rows_of_run}) - len(shared),
     }
     return Measured(
         names=names,

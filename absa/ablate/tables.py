@@ -141,7 +141,7 @@ def comparisons(results: Mapping[str, Any], *, brief: bool = False) -> Table:
         rows.append(
             (
                 one["other"],
-                _moved(strict),
+                _difference(strict),
                 _p(one["p_holm"]),
                 *(() if brief else (points(overlap["value"]),)),
                 f"{test['only_debate_right']} : {test['only_other_right']}",
@@ -212,7 +212,7 @@ def quality_by_cost(results: Mapping[str, Any]) -> Table:
                 _interval(one),
                 "yes" if one["pareto"]["calls"] else "",
                 _percent(rival["vote"]["value"]) if rival else NOTHING,
-                _moved(rival["difference"]) if rival else NOTHING,
+                _difference(rival["difference"]) if rival else NOTHING,
             )
         )
     return Table(
@@ -235,7 +235,8 @@ def swept(sweep: Mapping[str, Any]) -> Table:
     rows = []
     for at, point in enumerate(sweep["points"]):
         moved, label_moved = (
-            _moved(point[what]) if at else NOTHING for what in ("difference", "label_difference")
+            _difference(point[what]) if at else NOTHING
+            for what in ("difference", "label_difference")
         )
         values = point["scores"]
         rows.append(
@@ -268,7 +269,7 @@ def _interval(score: Mapping[str, float]) -> str:
     return f"{_percent(score['value'])} [{_percent(score['low'])}, {_percent(score['high'])}]"
 
 
-def _moved(difference: Mapping[str, float]) -> str:
+def _difference(difference: Mapping[str, float]) -> str:
     low, high = points(difference["low"]), points(difference["high"])
     return f"{points(difference['value'])} [{low}, {high}]"
 

@@ -261,6 +261,8 @@ def _polarities(
     """The polarities of the matched aspects."""
     classes = Classes()
     predictions, true = _units(predicted, "aspect", matching), _units(gold, "aspect", matching)
-    for mine, theirs in matches(predictions, true, "aspect", matching):
-        classes.add((t.polarity for t in predictions[mine]), (t.polarity for t in true[theirs]))
+    for own_unit, gold_unit in matches(predictions, true, "aspect", matching):
+        classes.add(
+            (t.polarity for t in predictions[own_unit]), (t.polarity for t in true[gold_unit])
+        )
     return classes

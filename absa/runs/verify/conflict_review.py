@@ -55,7 +55,7 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
     meta = output.meta
     listed = [(c.origin_agent, c.aspect_term, c.polarity) for c in meta.candidates]
     if listed != expected:
-        yield "S1", f"the candidates are {_short(listed)}, the perspectives said {_short(expected)}"
+        yield "S1", f"the candidates are {_short(listed)}, the perspectives gave {_short(expected)}"
     if [c.tuple_id for c in meta.candidates] != [f"t{n}" for n in range(len(meta.candidates))]:
         yield "S1", "the candidates are not numbered t0, t1, …"
     proposed = {(key(c.name), judgement(c.category, c.polarity)) for c in meta.candidates}
@@ -98,12 +98,12 @@ def _actions_follow(output: FinalOutput, answers: Answers) -> Found:
             actions = read_answer(ReviewActionsAnswer, raw)[0].review_actions
         except AnswerError:
             return
-        spoken = {
+        requested = {
             (item.action_type, tuple(dict.fromkeys(item.target_tuple_ids))) for item in actions
         }
-        if (action.action_type, action.target_tuple_ids) not in spoken:
+        if (action.action_type, action.target_tuple_ids) not in requested:
             what = f"{action.action_type} of {', '.join(action.target_tuple_ids)}"
-            yield "S1", f"{what} counts for {action.actor}, who did not say it"
+            yield "S1", f"{what} counts for {action.actor}, who did not ask for it"
         if not flagged.issuperset(action.target_tuple_ids):
             yield "S1", f"{action.actor} acted on {_short(action.target_tuple_ids)}: not flagged"
 

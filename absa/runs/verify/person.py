@@ -66,10 +66,10 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
         if c.proposal_type == "label":
             continue
         key = e.lang.key(c.target_aspect or "")
-        if state.get(key, []) != _felt(c.before):
+        if state.get(key, []) != _judgements(c.before):
             yield "S4", f"{named(c)}: its `before` differs from the shown result"
-        state[key] = _felt(c.after)
-    left = {(key, polarity) for key, felt in state.items() for polarity, _ in felt}
+        state[key] = _judgements(c.after)
+    left = {(key, polarity) for key, judged in state.items() for polarity, _ in judged}
     if left != e.keyed(e.output.final_result.final_tuples):
         yield "S4", "the shown result with the changes in the log gives other final tuples"
     label = e.output.final_result.label
@@ -79,7 +79,7 @@ def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...
             yield "S4", f"the person's label is {d.label!r}, the result's {label!r}"
 
 
-def _felt(shot: dict[str, Any] | None) -> list[Any]:
+def _judgements(shot: dict[str, Any] | None) -> list[Any]:
     sentiments = (shot or {}).get("sentiments", ())
     return [
         (judgement(s.get("category"), str(s.get("polarity"))), s.get("evidence"))
