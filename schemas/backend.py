@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -80,3 +80,9 @@ class Backend(Protocol):
     async def aask(self, question: Ask) -> Reply:
         """Answer without blocking the event loop."""
         ...
+
+
+def recorded_reply(backend: Backend, question: Ask) -> Reply | None:
+    """The recorded answer to a question; None for a backend that is not a replay."""
+    find: Callable[[Ask], Reply | None] | None = getattr(backend, "recorded", None)
+    return find(question) if find else None

@@ -153,8 +153,8 @@ def _ghost(output: Json) -> None:
     [
         (_flip_back, "S4", "make other tuples than final_aspects show"),
         (_unflag, "S1", "aspects with two polarities"),
-        (_other_candidate, "S1", "the perspectives said"),
-        (_never_said, "S1", "counts for A, who did not say it"),
+        (_other_candidate, "S1", "the perspectives gave"),
+        (_never_said, "S1", "counts for A, who did not ask for it"),
         (_ghost, "S4", "is marked applied: that is wrong"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from absa.schemas.answers import Answer, PersonaTurnAnswer
-from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.backend import Ask, Backend, Reply, recorded_reply
 from absa.schemas.settings import DEFAULT_PERSONAS, MODEL_NODES, BackendSettings
 
 
@@ -46,9 +46,7 @@ class LazyBackend:
 
     def recorded(self, question: Ask) -> Reply | None:
         """The recorded answer; None for a backend that is not a replay."""
-        find = getattr(self._backend(), "recorded", None)
-        reply: Reply | None = find(question) if find else None
-        return reply
+        return recorded_reply(self._backend(), question)
 
 
 def open_backend(settings: BackendSettings) -> Backend:

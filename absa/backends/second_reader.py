@@ -6,7 +6,7 @@ from functools import cache
 
 from absa.backends.offline import OfflineBackend
 from absa.schemas.answers import Answer
-from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.backend import Ask, Backend, Reply, recorded_reply
 from absa.schemas.errors import InputError
 from absa.schemas.settings import SECOND_READER, BackendSettings
 
@@ -51,9 +51,7 @@ class WithSecondReader:
                 "second_reader compares a language model with the offline analyser, but "
                 "backend.kind is offline too; set backend.kind to openai or replay"
             )
-        find = getattr(self._backend, "recorded", None)
-        reply: Reply | None = find(question) if find else None
-        return reply
+        return recorded_reply(self._backend, question)
 
 
 @cache

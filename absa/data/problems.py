@@ -12,10 +12,7 @@ EXCERPT_LENGTH = 200
 class DataError(ValueError):
     """The whole file cannot be used. The reader stops.
 
-    Attributes:
-        path: The file.
-        reason: What is wrong with it.
-        remedy: What the user can do, or an empty string.
+    `remedy` says what the user can do; it can be empty.
     """
 
     def __init__(self, path: Path | str, reason: str, remedy: str = "") -> None:

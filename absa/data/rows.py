@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 from absa.data.problems import BadLine, BadRowError, has_surrogate, shown
-from absa.data.source import Source
+from absa.data.source import Line, Source
 from absa.schemas.sample import Cell, GoldAspect, GoldLabel, GoldPolarity, Sample
 
 POLARITY_SPELLINGS: dict[str, GoldPolarity] = {
@@ -66,16 +67,26 @@ class RawSample:
     excerpt: str = ""
 
 
+def parsed(
+    source: Source, line: int, raw: str, parse: Callable[[], RawSample]
+) -> RawSample | BadLine:
+    """Parse a row that begins on this line; report one that cannot be parsed."""
+    try:
+        row = parse()
+    except BadRowError as bad:
+        return source.bad(line, bad.reason, bad.remedy, raw)
+    row.line, row.excerpt = line, raw
+    return row
+
+
 def each_line(source: Source, parse: Callable[[str], RawSample]) -> Iterator[RawSample | BadLine]:
     """Read a format with one row per line. Report each line that cannot be parsed."""
     for line in source.lines():
-        try:
-            row = parse(line.require_sound())
-        except BadRowError as bad:
-            yield source.bad(line.number, bad.reason, bad.remedy, line.text)
-            continue
-        row.line, row.excerpt = line.number, line.text
-        yield row
+        yield parsed(source, line.number, line.text, partial(_parse_line, line, parse))
+
+
+def _parse_line(line: Line, parse: Callable[[str], RawSample]) -> RawSample:
+    return parse(line.require_sound())
 
 
 def _read_terms(terms: object) -> tuple[str, ...] | None:

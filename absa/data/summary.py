@@ -36,30 +36,23 @@ class Share(BaseModel):
 class DataSummary(BaseModel):
     """Statistics of a data file.
 
+    Shares count samples among all samples unless the attribute says otherwise.
+
     Attributes:
-        path: The file.
-        format: Name of its format.
         samples: Rows that can be used.
-        bad_lines: Rows that cannot.
-        bad_line_examples: The first of these.
+        bad_lines: Rows that cannot. `bad_line_examples` has the first of them.
         aspects: Gold tuples (an aspect with two opinions counts as two).
-        polarities: Gold tuples by polarity.
         labels: Samples by gold sentence label, those that have one.
-        with_gold: Samples with an aspect annotation, an empty one included, among all.
+        with_gold: Samples with an aspect annotation, an empty one included.
         without_aspects: Samples whose annotation is empty, among those with one.
         implicit: Implicit among all gold tuples.
         conflict: Samples with positive and negative aspects, among those with any aspect.
         incomplete_gold: Samples with gold known to be incomplete, among those with gold.
         dropped_aspects: Gold tuples left out for an unknown polarity.
         relocated_aspects: Gold tuples with wrong offsets, found by search.
-        languages: Samples by language as stated in the file.
-        domains: Samples by domain.
-        splits: Samples by split.
-        characters: Characters in all texts.
-        mean_length: Characters in a text on average, None without samples.
-        duplicate_texts: Samples whose text stood in the file before, among all.
-        overlap: Samples whose text is also in the other file, among all; None without one.
-        other: The other file.
+        characters: Characters in all texts; `mean_length` is per text.
+        duplicate_texts: Samples whose text is earlier in the file, too.
+        overlap: Samples whose text is also in the file `other`; None without one.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -25,11 +25,9 @@ class AbsaTuple:
 
     Attributes:
         key: The aspect's key; empty for a tuple without a term.
-        polarity: The polarity word.
         span: The span of the aspect, end exclusive; None if it is not in the text.
-        category: The category in normalised spelling; None without one.
+        category: The category in normalised spelling.
         opinion: Key of the opinion term; empty without one.
-        opinion_span: The span of the opinion term.
         implicit: Whether the aspect has no span, or is marked as implicit.
     """
 

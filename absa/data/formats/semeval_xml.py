@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from absa.data.problems import BadLine, BadRowError, DataError
-from absa.data.rows import RawSample
+from absa.data.rows import RawSample, parsed
 from absa.data.source import MAX_LINE, NOT_UTF8, SAVE_AS_UTF8, Source
 
 SENTENCE = "sentence"
@@ -101,16 +102,10 @@ def read_sentences(
     for piece, outcome in _sentences(source):
         if isinstance(outcome, BadLine):
             yield outcome
-            continue
-        try:
-            if UNDECODABLE in piece.text:
-                raise BadRowError(NOT_UTF8, SAVE_AS_UTF8)
-            row = parse(outcome)
-        except BadRowError as bad:
-            yield source.bad(piece.line, bad.reason, bad.remedy, piece.text)
-            continue
-        row.line, row.excerpt = piece.line, piece.text
-        yield row
+        elif UNDECODABLE in piece.text:
+            yield source.bad(piece.line, NOT_UTF8, SAVE_AS_UTF8, piece.text)
+        else:
+            yield parsed(source, piece.line, piece.text, partial(parse, outcome))
 
 
 def text_of(sentence: Element) -> str | None:

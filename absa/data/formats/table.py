@@ -11,10 +11,11 @@ import csv
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from absa.data.formats.jsonl import parse_aspects
 from absa.data.problems import BadLine, BadRowError, DataError, has_surrogate, shown
-from absa.data.rows import RawAspect, RawSample
+from absa.data.rows import RawAspect, RawSample, parsed
 from absa.data.source import Line, Source
 from absa.schemas.json_text import parse_json
 
@@ -88,7 +89,9 @@ def read(source: Source) -> Iterator[RawSample | BadLine]:
     lines = source.lines()
     layout = _read_header(source, lines)
     rows = (
-        record if isinstance(record, BadLine) else _parse(source, record, layout)
+        record
+        if isinstance(record, BadLine)
+        else parsed(source, record.line, record.raw, partial(_parse_record, record, layout))
         for record in _records(source, lines, layout.delimiter)
     )
     return _grouped(rows) if layout.one_aspect_per_row else rows
@@ -245,15 +248,6 @@ def _unquote(cell: str) -> str:
     inner = cell[1:-1]
     quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
     return inner.replace('""', '"') if quoted else cell
-
-
-def _parse(source: Source, record: Record, layout: Layout) -> RawSample | BadLine:
-    try:
-        row = _parse_record(record, layout)
-    except BadRowError as bad:
-        return source.bad(record.line, bad.reason, bad.remedy, record.raw)
-    row.line, row.excerpt = record.line, record.raw
-    return row
 
 
 def _parse_record(record: Record, layout: Layout) -> RawSample:

@@ -26,14 +26,7 @@ Found = Iterator[tuple[str, str]]
 class Evidence:
     """All records of one sample under one seed.
 
-    Attributes:
-        line: The line of the output.
-        output: The output.
-        card: The scorecard.
-        calls: The answers of the agents.
-        gate: The lines of the gate's file.
-        least: The minimum probability of a name in this run.
-        categories: The category set of the run.
+    `least` is the minimum probability of a name in this run.
     """
 
     line: Line
