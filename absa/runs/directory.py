@@ -119,11 +119,7 @@ class RunDirectory:
             return None
 
     def samples(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield each output with its scorecard.
-
-        Raises:
-            NoRun: The two files do not match.
-        """
+        """Yield each output with its scorecard. Raises NoRun: the two files do not match."""
         for output, card in zip_longest(self.lines(OUTPUTS), self.lines(SCORECARDS)):
             if output is None or card is None:
                 what = f"{OUTPUTS} and {SCORECARDS} have different numbers of lines"
@@ -135,11 +131,7 @@ class RunDirectory:
             raise NoRun(f"{self.path}: {what}: see absa verify")
 
     def output(self, record: dict[str, Any]) -> FinalOutput:
-        """Parse a line of the outputs.
-
-        Raises:
-            NoRun: The line is not a valid output.
-        """
+        """Parse a line of the outputs. Raises NoRun: the line is not a valid output."""
         try:
             return FinalOutput.model_validate(record)
         except ValidationError as error:

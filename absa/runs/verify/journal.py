@@ -47,11 +47,7 @@ class RecordedJournal:
     """The journal of a run, opened read-only."""
 
     def __init__(self, directory: Path) -> None:
-        """Open it.
-
-        Raises:
-            JournalError: It is missing or damaged.
-        """
+        """Open it. Raises JournalError: it is missing or damaged."""
         path = directory / FILE
         if not path.is_file():
             raise JournalError(f"{FILE} is missing: the files cannot be compared with the records")
