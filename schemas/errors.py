@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 
@@ -9,6 +10,7 @@ class InputError(ValueError):
     """The input cannot be used, for example an empty text. The user has to change it."""
 
 
+@dataclass(eq=False, repr=False)
 class BackendError(RuntimeError):
     """An agent got no usable answer. The sample fails, and the error records the details.
 
@@ -16,26 +18,15 @@ class BackendError(RuntimeError):
     `unreachable`: the server did not answer at all.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        node: str,
-        turn: int = 0,
-        raw: str | None = None,
-        attempts: int = 1,
-        retryable: bool = False,
-        unreachable: bool = False,
-        details: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.node = node
-        self.turn = turn
-        self.raw = raw
-        self.attempts = attempts
-        self.retryable = retryable
-        self.unreachable = unreachable
-        self.details = details or {}
+    message: str
+    _: KW_ONLY
+    node: str
+    turn: int = 0
+    raw: str | None = None
+    attempts: int = 1
+    retryable: bool = False
+    unreachable: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 class WiringError(InputError):
