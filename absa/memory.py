@@ -41,16 +41,16 @@ def open_memory(settings: MemorySettings) -> Iterator[BaseStore | None]:
         yield None
     elif settings.store == "sqlite":
         folder = Path(str(settings.path))
-        with closing(_OfThisProcess(lambda: _sqlite(folder, create=True))) as store:
+        with closing(_PerProcessStore(lambda: _sqlite(folder, create=True))) as store:
             yield store
     elif settings.store == "postgres":
-        with closing(_OfThisProcess(_postgres)) as store:
+        with closing(_PerProcessStore(_postgres)) as store:
             yield store
     else:
         yield InMemoryStore()
 
 
-class _OfThisProcess(BaseStore):
+class _PerProcessStore(BaseStore):
     """A store that opens a new connection in a forked process."""
 
     def __init__(self, open_store: Callable[[], AbstractContextManager[BaseStore]]) -> None:
@@ -58,7 +58,7 @@ class _OfThisProcess(BaseStore):
         self._lock = ForkSafeLock()
         self._begin()
         renew_after_fork(self)
-        self._here()
+        self._current()
 
     def _begin(self) -> None:
         self._opened = ExitStack()
@@ -69,7 +69,7 @@ class _OfThisProcess(BaseStore):
         abandon(self._opened, self._store)
         self._begin()
 
-    def _here(self) -> BaseStore:
+    def _current(self) -> BaseStore:
         with self._lock:
             if self._store is None:
                 self._store = self._opened.enter_context(self._open_store())
@@ -81,11 +81,11 @@ class _OfThisProcess(BaseStore):
 
     @override
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return self._here().batch(ops)
+        return self._current().batch(ops)
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await self._here().abatch(ops)
+        return await self._current().abatch(ops)
 
 
 @contextmanager

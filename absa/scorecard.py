@@ -219,8 +219,8 @@ def ignored_proposal(output: FinalOutput) -> dict[str, Any]:
 
 def _why_ignored(output: FinalOutput) -> str:
     log = output.meta.correction_applied_log
-    wishes = {a.action_type for a in output.meta.review_actions} - {"KEEP", "FLAG"}
-    if wishes or any(map(_corrects, log)):
+    requested = {a.action_type for a in output.meta.review_actions} - {"KEEP", "FLAG"}
+    if requested or any(map(_corrects, log)):
         return "blocked_at_adoption"
     refused = [c.reason for c in log if c.source == "validator"]
     if not refused:

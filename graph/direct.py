@@ -95,7 +95,7 @@ class Decisions:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = {key: given[key] for key in _INPUTS if key in given}
-        self._starts: dict[frozenset[str], _Moment] = {}
+        self._starts: dict[frozenset[str], _CachedState] = {}
 
     def under(self, graph: DirectGraph) -> FinalOutput:
         """The output under the settings of `graph`."""
@@ -105,12 +105,12 @@ class Decisions:
     def _last_state(self, graph: DirectGraph) -> Values:
         keys = frozenset(graph.blank)
         if keys not in self._starts:
-            self._starts[keys] = _Moment({**graph.blank, **self._given})
-        moment = self._starts[keys]
-        tasks = _in_order(graph.next(START, moment.state))
+            self._starts[keys] = _CachedState({**graph.blank, **self._given})
+        current = self._starts[keys]
+        tasks = _in_order(graph.next(START, current.state))
         while tasks:
-            updates = [moment.update(task, graph) for task in tasks]
-            following = moment.after(updates)
+            updates = [current.update(task, graph) for task in tasks]
+            following = current.after(updates)
             if len(tasks) == 1:
                 tasks = _in_order(graph.next(tasks[0].name, following.state))
             else:
@@ -118,13 +118,13 @@ class Decisions:
                 tasks = _in_order(
                     next_task
                     for task, update in zip(tasks, updates, strict=True)
-                    for next_task in graph.next(task.name, _applied(moment.state, [update]))
+                    for next_task in graph.next(task.name, _applied(current.state, [update]))
                 )
-            moment = following
-        return moment.state
+            current = following
+        return current.state
 
 
-class _Run(NamedTuple):
+class _CachedUpdate(NamedTuple):
     """The update of a node, and the settings that it read."""
 
     task: Task
@@ -138,13 +138,13 @@ class _Run(NamedTuple):
         )
 
 
-class _Moment:
+class _CachedState:
     """A state of the text, and the cached updates of nodes."""
 
     def __init__(self, state: Values) -> None:
         self.state = state
-        self._runs: dict[str, list[_Run]] = {}
-        self._after: dict[tuple[int, ...], _Moment] = {}
+        self._runs: dict[str, list[_CachedUpdate]] = {}
+        self._after: dict[tuple[int, ...], _CachedState] = {}
 
     def update(self, task: Task, graph: DirectGraph) -> Values:
         """The node's update. The node runs only if no run under the same settings is cached."""
@@ -152,23 +152,25 @@ class _Moment:
         for run in runs:
             if run.holds(task, graph.pipeline):
                 return run.update
-        settings = _Watched(graph.pipeline)
+        settings = _WatchedSettings(graph.pipeline)
         state = cast(State, {**self.state, **task.sent} if task.sent else self.state)
-        made = _made(graph.nodes[task.name], state, cast(PipelineSettings, settings), graph.backend)
+        made = _run_node(
+            graph.nodes[task.name], state, cast(PipelineSettings, settings), graph.backend
+        )
         # Equal updates become one object, so that the following nodes are shared, too.
         update = next((r.update for r in runs if r.task == task and r.update == made), made)
-        runs.append(_Run(task, settings.read, update))
+        runs.append(_CachedUpdate(task, settings.read, update))
         return update
 
-    def after(self, updates: Sequence[Values]) -> _Moment:
+    def after(self, updates: Sequence[Values]) -> _CachedState:
         """The state after these updates. Equal updates lead to the same state object."""
         key = tuple(map(id, updates))
         if key not in self._after:
-            self._after[key] = _Moment(_applied(self.state, updates))
+            self._after[key] = _CachedState(_applied(self.state, updates))
         return self._after[key]
 
 
-class _Watched:
+class _WatchedSettings:
     """Settings that record which of their fields are read."""
 
     def __init__(self, pipeline: PipelineSettings) -> None:
@@ -180,7 +182,7 @@ class _Watched:
         return value
 
 
-def _made(node: Node, state: State, pipeline: PipelineSettings, backend: Backend) -> Values:
+def _run_node(node: Node, state: State, pipeline: PipelineSettings, backend: Backend) -> Values:
     if isinstance(node, Rule):
         return dict(node(state, pipeline))
     agent = node.under(pipeline)

@@ -96,17 +96,17 @@ def separate_answers(
 
     A name from ATE has no evidence, so the sentiments with the same aspect key are used.
     """
-    things: dict[str, str | None] = {}
+    cleaned_names: dict[str, str | None] = {}
     for item in atsa.aspect_sentiments:
         key = lang.key(item.aspect_ref or "")
-        thing = clean_name(item.aspect_ref, item.polarity, item.evidence, lang)
+        cleaned = clean_name(item.aspect_ref, item.polarity, item.evidence, lang)
         # One of several sentiments is enough.
-        if things.setdefault(key, thing) is None or thing not in (None, item.aspect_ref):
-            things[key] = thing
+        if cleaned_names.setdefault(key, cleaned) is None or cleaned not in (None, item.aspect_ref):
+            cleaned_names[key] = cleaned
     aspects = []
     for aspect in ate.aspects:
         counter.category(aspect.category)
-        name = _of(aspect.term, things, lang)
+        name = _cleaned(aspect.term, cleaned_names, lang)
         counter.named(aspect.term, name)
         if name == aspect.term:
             aspects.append(aspect)
@@ -114,20 +114,22 @@ def separate_answers(
             aspects.append(aspect.model_copy(update={"term": name, "name_probability": None}))
     sentiments = [
         item.model_copy(
-            update={"aspect_ref": _of(item.aspect_ref, things, lang) or item.aspect_ref}
+            update={"aspect_ref": _cleaned(item.aspect_ref, cleaned_names, lang) or item.aspect_ref}
         )
         for item in atsa.aspect_sentiments
     ]
     return AteAnswer(aspects=aspects), AtsaAnswer(aspect_sentiments=sentiments)
 
 
-def _of(name: str | None, things: Mapping[str, str | None], lang: Language) -> str | None:
+def _cleaned(
+    name: str | None, cleaned_names: Mapping[str, str | None], lang: Language
+) -> str | None:
     """The cleaned name, from the sentiments with its key."""
     key = lang.key(name or "")
     if not name or not key:
         return name
-    if key not in things:
+    if key not in cleaned_names:
         return clean_name(name, None, None, lang)
-    thing = things[key]
+    cleaned = cleaned_names[key]
     # A name in another spelling, such as "Service" for "service", keeps it.
-    return name if thing is not None and lang.key(thing) == key else thing
+    return name if cleaned is not None and lang.key(cleaned) == key else cleaned

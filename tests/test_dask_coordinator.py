@@ -106,7 +106,7 @@ async def running_coordinator(
             meter=Meter(budget, Spent()),
             demos=Demos(DemoSettings()),
             control=control,
-            known_besides=lambda sample: {},
+            extra_input=lambda sample: {},
             save=save,
             has_record=lambda uid: journal.has(0, uid),
         )

@@ -22,7 +22,7 @@ class Constant:
     tuples: tuple[tuple[str, str], ...]
     label: str
 
-    def said(self, text: str, lang: str) -> list[AbsaTuple]:
+    def predict(self, text: str, lang: str) -> list[AbsaTuple]:
         """The prediction in the form for the scorer."""
         normaliser = Normaliser(text, lang)
         return [normaliser.tuple(term, polarity) for term, polarity in self.tuples]

@@ -193,14 +193,14 @@ def write_fit(out: Path, fitted: Mapping[str, Any], settings: Settings) -> list[
 def sentences(fitted: Mapping[str, Any]) -> Sequence[str]:
     """The fit in sentences."""
     values, before, own = fitted["values"], fitted["before"], fitted["cross_validated"]
-    moved = fitted["difference"]
-    shown = "" if moved["low"] > 0 else "; no gain shown at this size"
+    gain = fitted["difference"]
+    shown = "" if gain["low"] > 0 else "; no gain shown at this size"
     trust = "by the domain" if before["trust"] is None else before["trust"]
     return (
         f"trust {values['trust']}, threshold {values['threshold']} "
         f"(were: trust {trust}, threshold {before['threshold']})",
         f"pair F1 by {FOLDS}-fold cross-validation {100 * own['value']:.1f}, as decided "
-        f"{100 * before['value']:.1f}: {100 * moved['value']:+.1f} points, 95 % interval "
-        f"{100 * moved['low']:+.1f} to {100 * moved['high']:+.1f}{shown} "
+        f"{100 * before['value']:.1f}: {100 * gain['value']:+.1f} points, 95 % interval "
+        f"{100 * gain['low']:+.1f} to {100 * gain['high']:+.1f}{shown} "
         f"({fitted['texts']} texts, {fitted['contested']} contested)",
     )

@@ -116,7 +116,7 @@ def measure(
             rows_of_run[output.uid] = row(sample.final, sample.final_label, sample.gold_label)
             if first and constant is not None:
                 true = Normaliser(output.text, output.lang).gold(gold_aspects(card["gold"]))
-                constant_score = score(constant.said(output.text, output.lang), true)
+                constant_score = score(constant.predict(output.text, output.lang), true)
                 constant_row = row(constant_score, constant.label, sample.gold_label)
                 rows.setdefault("constant", {})[output.uid] = constant_row
         rows[one.name] = rows_of_run

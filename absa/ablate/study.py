@@ -38,50 +38,50 @@ class Study:
     notes: Sequence[str] = ()
 
 
-def study(asked: Study) -> dict[str, Any]:
-    """Compare the finished runs in `asked.out`.
+def study(plan: Study) -> dict[str, Any]:
+    """Compare the finished runs in `plan.out`.
 
     Raises:
         AblationError: Nothing can be compared.
         NoRun: A run's files do not match.
         GoldError: The gold does not score 1.0 against itself.
     """
-    measured = measure(asked.out, asked.configurations, asked.constant)
-    spent = costs(asked.out, asked.configurations, measured.uids)
-    results = compare(asked, measured, spent)
+    measured = measure(plan.out, plan.configurations, plan.constant)
+    spent = costs(plan.out, plan.configurations, measured.uids)
+    results = compare(plan, measured, spent)
     results["cost_line"] = cost_line(
-        asked.out,
-        asked.configurations,
-        asked.roles.vote,
+        plan.out,
+        plan.configurations,
+        plan.roles.vote,
         measured,
         {one["name"]: one["scores"][PRIMARY] for one in results["configurations"]},
         spent,
-        resamples=asked.resamples,
-        seed=asked.seed,
+        resamples=plan.resamples,
+        seed=plan.seed,
     )
     results["verdict"]["cost_line"] = " ".join(results["cost_line"]["sentences"])
     return results
 
 
-def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[str, Any]:
+def compare(plan: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[str, Any]:
     """Statistics and verdict from numbers per sample and costs per configuration."""
-    at = measured.names.index(asked.roles.debate)
+    at = measured.names.index(plan.roles.debate)
     scores, differences = statistics.bootstrap(
-        measured.numbers, at, resamples=asked.resamples, seed=asked.seed
+        measured.numbers, at, resamples=plan.resamples, seed=plan.seed
     )
-    compared = _comparisons(asked, measured, at, differences)
+    compared = _comparisons(plan, measured, at, differences)
     results: dict[str, Any] = {
         "scorer_version": SCORER_VERSION,
         "bootstrap": {
-            "resamples": asked.resamples,
-            "seed": asked.seed,
+            "resamples": plan.resamples,
+            "seed": plan.seed,
             "interval": statistics.CONFIDENCE,
             "method": "percentile",
         },
         "roles": {
-            "debate": asked.roles.debate,
-            "single": asked.roles.single,
-            "vote": asked.roles.vote,
+            "debate": plan.roles.debate,
+            "single": plan.roles.single,
+            "vote": plan.roles.vote,
         },
         "samples": measured.counts,
         "configurations": [
@@ -96,25 +96,25 @@ def compare(asked: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[
                 "exact_match": rate(int(measured.exact[:, number].sum()), len(measured.uids)),
                 "cost": spent[one.name],
             }
-            for number, one in enumerate(asked.configurations)
+            for number, one in enumerate(plan.configurations)
         ],
         "comparisons": compared,
-        "constant": asked.constant.as_json() if asked.constant else None,
+        "constant": plan.constant.as_json() if plan.constant else None,
     }
     verdict = decide(
-        asked.roles.debate,
-        _spent(spent[asked.roles.debate]),
+        plan.roles.debate,
+        _spent(spent[plan.roles.debate]),
         len(measured.uids),
-        _against(compared, asked.roles.single, spent),
-        _against(compared, asked.roles.vote, spent),
+        _against(compared, plan.roles.single, spent),
+        _against(compared, plan.roles.vote, spent),
     )
     results["verdict"] = verdict.as_json()
-    results["notes"] = [*asked.notes, *measured.notes, *verdict.notes, *_doubts(asked, spent)]
+    results["notes"] = [*plan.notes, *measured.notes, *verdict.notes, *_doubts(plan, spent)]
     return results
 
 
 def _comparisons(
-    asked: Study, measured: Measured, at: int, differences: statistics.Interval
+    plan: Study, measured: Measured, at: int, differences: statistics.Interval
 ) -> list[dict[str, Any]]:
     primary = METRICS.index(PRIMARY)
     comparisons: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ def _comparisons(
             continue
         numbers = measured.numbers[:, :, primary]
         p = statistics.randomisation(
-            numbers[:, at], numbers[:, other], resamples=asked.resamples, seed=asked.seed
+            numbers[:, at], numbers[:, other], resamples=plan.resamples, seed=plan.seed
         )
         error = float(differences.error[other, primary])
         comparisons.append(
@@ -173,7 +173,7 @@ def _against(
     )
 
 
-def _doubts(asked: Study, spent: Mapping[str, Any]) -> list[str]:
+def _doubts(plan: Study, spent: Mapping[str, Any]) -> list[str]:
     """Warnings about the costs."""
     notes = []
     for name, cost in spent.items():
@@ -182,7 +182,7 @@ def _doubts(asked: Study, spent: Mapping[str, Any]) -> list[str]:
                 f"{name}: an earlier run paid for {unknown} answers, so the cost is unknown; "
                 "use --own-cache to request them again"
             )
-    vote = asked.roles.vote
+    vote = plan.roles.vote
     same = spent[vote]["repeated_calls_unanimous"] if vote else None
     if same and same["numerator"] == same["denominator"]:
         notes.append(

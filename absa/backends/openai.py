@@ -111,7 +111,7 @@ class OpenAIBackend:
         """Answer now."""
         with self._lock:
             if self._asking is None:
-                self._asking = LoopThread(at_end=partial(_let_go, self._loops))
+                self._asking = LoopThread(at_end=partial(_close_clients, self._loops))
                 weakref.finalize(self, self._asking.stop)
             asking = self._asking
         return asking.run(self.aask(question))
@@ -147,7 +147,7 @@ class OpenAIBackend:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        await _let_go(self._loops)
+        await _close_clients(self._loops)
 
     # The logic of one question, without I/O.
 
@@ -156,8 +156,8 @@ class OpenAIBackend:
         tally = Tally()
         dialect = self._servers.dialect(role.base_url, role.model)
         first = Call(role, dialect, conversation(question), question.answer, tally)
-        call, message = yield from self._agree(question, first)
-        parsed, notes = yield from self._understand(question, call, message)
+        call, message = yield from self._find_mode(question, first)
+        parsed, notes = yield from self._parse_or_repair(question, call, message)
         notes += parsed.reading.notes
         if call.dialect.mode != "json_schema":
             notes.append(f"asked by {call.dialect.mode}: the server takes no JSON schema")
@@ -179,7 +179,9 @@ class OpenAIBackend:
             host=parsed.message.response_metadata.get(HOST, role.host),
         )
 
-    def _agree(self, question: Ask, call: Call) -> Generator[Call, Outcome, tuple[Call, AIMessage]]:
+    def _find_mode(
+        self, question: Ask, call: Call
+    ) -> Generator[Call, Outcome, tuple[Call, AIMessage]]:
         """Simplify the request until the server accepts it, and return the answer.
 
         A simpler mode is stored only after it worked: if every form is rejected, the form was not
@@ -205,7 +207,7 @@ class OpenAIBackend:
             self._servers.learn(role.base_url, role.model, call.dialect)
         return call, outcome
 
-    def _understand(
+    def _parse_or_repair(
         self, question: Ask, call: Call, message: AIMessage
     ) -> Generator[Call, Outcome, tuple[ParsedAnswer, list[str]]]:
         """Read the model's answer, with a repair round if something is missing; also returns notes.
@@ -216,7 +218,7 @@ class OpenAIBackend:
         """
         tally, failure = call.tally, None
         first = best = latest = parse_message(message, question.answer, tally)
-        self._watch(call, first)
+        self._count_ignored_schema(call, first)
         if first.reading.why is None:
             return first, []
         for is_repair, is_extra in zip(cycle((True, False)), chain([False], repeat(True))):
@@ -245,7 +247,7 @@ class OpenAIBackend:
             notes.insert(0, f"repaired: {why}; the first answer was: {before[:SHOWN]}")
         return best, notes
 
-    def _watch(self, call: Call, parsed: ParsedAnswer) -> None:
+    def _count_ignored_schema(self, call: Call, parsed: ParsedAnswer) -> None:
         """Detect a server that accepts a request for structured output and ignores it."""
         server = call.role.base_url, call.role.model
         if "{" in parsed.text or not parsed.text.strip() or parsed.ran_out:
@@ -382,7 +384,7 @@ def _details(call: Call, *, answered: bool) -> dict[str, Any]:
     }
 
 
-async def _let_go(loops: MutableMapping[asyncio.AbstractEventLoop, Clients]) -> None:
+async def _close_clients(loops: MutableMapping[asyncio.AbstractEventLoop, Clients]) -> None:
     clients = loops.pop(asyncio.get_running_loop(), None)
     if clients:
         await clients.keeper.aclose()

@@ -39,10 +39,10 @@ class ConflictTally:
             count["applied"] += decided["applied"]
             count["marked"] += decided["flag"]
             # Only the kind of action: FLIP:negative is a FLIP.
-            wishes = tuple(vote.partition(":")[0] for vote in decided["votes"].values())
-            count["votes"] += len(wishes)
-            count["wishes"] += sum(wish != "KEEP" for wish in wishes)
-            self.votes.append(wishes)
+            actions = tuple(vote.partition(":")[0] for vote in decided["votes"].values())
+            count["votes"] += len(actions)
+            count["non_keep_votes"] += sum(action != "KEEP" for action in actions)
+            self.votes.append(actions)
 
     def summary(self) -> dict[str, Any]:
         """All rates with their counts; empty for a run of another protocol."""
@@ -54,7 +54,7 @@ class ConflictTally:
             "conflict_resolved_rate": rate(n["resolved"], n["contested"]),
             "review_rate": rate(n["reviewed"], n["samples"]),
             "flagged_tuple_rate": rate(n["flagged"], n["candidates"]),
-            "review_action_rate": rate(n["wishes"], n["votes"]),
+            "review_action_rate": rate(n["non_keep_votes"], n["votes"]),
             "discarded_action_rate": rate(n["discarded"], n["discarded"] + n["accepted"]),
             "arbiter_intervention_rate": rate(n["flagged"] - n["majority"], n["flagged"]),
             "arbiter_cases": {case: rate(n[case], n["flagged"]) for case in CASES},

@@ -181,7 +181,7 @@ class _Run:
         self._data = data
         self._on_progress = on_progress
         self._identity = identity(plan.settings, data.about())
-        self._run_id = self._claim()
+        self._run_id = self._check_identity()
         self._exported = bool(journal.recall("exported"))
         self._all_seeds, self._seeds = self._recall_seeds()
         self._ask_again: frozenset[str] = frozenset()
@@ -189,7 +189,7 @@ class _Run:
         # Texts that the offline analyzer does not read, by language.
         self._unread_languages: Counter[str] = Counter()
         if plan.retry_failed:
-            self._touch()
+            self._mark_outdated()
             self._ask_again = journal.forget_failures()
         size = self._size = self._survey()
         # Seeds and samples of an earlier start beyond those of this one are part of the run, too.
@@ -202,25 +202,25 @@ class _Run:
         self._meter = Meter(plan.budget, self._at_least_recorded(before), models)
         self._elapsed_before = self._elapsed_s = journal.recall("elapsed_s", float) or 0.0
         self._began = time.monotonic()
-        self._noted = (self._meter.total, self._totals)
+        self._stored_progress = (self._meter.total, self._totals)
         self._bad_lines = journal.bad_line_count()
         self._started_with = self._totals.done + self._totals.failed
 
-    def _claim(self) -> str:
+    def _check_identity(self) -> str:
         """Write the run's identity to the directory, or raise if another run is in it."""
-        noted = self._journal.recall("identity", dict[str, Any])
-        if noted is None:
+        stored = self._journal.recall("identity", dict[str, Any])
+        if stored is None:
             _refuse_results(self._plan.out, "has no record of a run")
             # In this order, so that every directory with an identity also has an id.
             self._journal.note("run_id", uuid.uuid4().hex)
             self._journal.note("identity", self._identity)
-        elif lines := differences(noted, parse_json(json.dumps(self._identity))):
-            raise other_run(self._plan.out, lines, self._old_data(noted))
+        elif lines := differences(stored, parse_json(json.dumps(self._identity))):
+            raise other_run(self._plan.out, lines, self._old_data(stored))
         return str(self._journal.recall("run_id"))
 
-    def _old_data(self, noted: dict[str, Any]) -> str:
+    def _old_data(self, stored: dict[str, Any]) -> str:
         """The hint how to resume the run that is in the directory."""
-        data = noted.get("data") or {}
+        data = stored.get("data") or {}
         if not self._data.begins_with(data):
             return "the settings and data of that run"
         size = data["bytes"]
@@ -238,7 +238,7 @@ class _Run:
             self._journal.note("seeds", together)
         return together, seeds
 
-    def _touch(self) -> None:
+    def _mark_outdated(self) -> None:
         """Mark the artefacts as outdated, before the journal changes."""
         if self._exported:
             self._journal.note("exported", False)
@@ -273,7 +273,7 @@ class _Run:
                     self._unread_languages[language] += 1
                 continue
             if bad >= known_bad:
-                self._touch()
+                self._mark_outdated()
                 error = {"uid": None, "kind": "bad_line", **item.model_dump()}
                 self._journal.add_bad_line(bad, error)
             bad += 1
@@ -294,10 +294,10 @@ class _Run:
     async def go(self, engine: RunEngine) -> RunReport:
         """Work on all samples without a record, then write the artefacts."""
         self._write_manifest()
-        self._tell()
+        self._report_progress()
         self._check_failures()
         status = StatusFile(self._plan.out, self._plan.engine)
-        telling = asyncio.create_task(self._keep_telling(status, engine))
+        writing_status = asyncio.create_task(self._write_status(status, engine))
         try:
             for seed in self._seeds:
                 if not self._control.draining:
@@ -312,13 +312,13 @@ class _Run:
             self._note_progress()
             self._write_manifest()
         finally:
-            telling.cancel()
+            writing_status.cancel()
             self._note_progress()
             await engine.close()
             status.remove()
         return self._report()
 
-    async def _keep_telling(self, status: StatusFile, engine: RunEngine) -> None:
+    async def _write_status(self, status: StatusFile, engine: RunEngine) -> None:
         while True:
             self._note_progress()
             status.write(self._progress(), self._control, engine.workers())
@@ -329,42 +329,44 @@ class _Run:
             self._plan.settings.pipeline, (s for _, s in self._samples()), self._journal, seed
         )
         if measures_trust(self._plan.settings.pipeline):
-            await self._some(seed, engine, trust, trust.is_measured_on)
+            await self._work_on(seed, engine, trust, trust.is_measured_on)
             if self._control.draining:
                 return
             self._journal.flush()
             trust.measure()
             self._trust_notes += trust.notes()
-        await self._some(seed, engine, trust, lambda sample: True)
+        await self._work_on(seed, engine, trust, lambda sample: True)
 
-    async def _some(
+    async def _work_on(
         self, seed: int, engine: RunEngine, trust: ReaderTrust, wanted: Callable[[Sample], bool]
     ) -> None:
         """Work on every wanted sample of this seed without a record."""
         finished = self._journal.finished(seed)
         todo = (
-            (n, self._given(s)) for n, s in self._samples() if s.uid not in finished and wanted(s)
+            (n, self._with_given_aspects(s))
+            for n, s in self._samples()
+            if s.uid not in finished and wanted(s)
         )
         first = next(todo, None)
         if first is None:
             return
         settings = self._plan.settings
-        asked = settings.backend.model_copy(update={"seed": seed})
-        keys = AnswerKeys(asked, self._run_id, shared=self._plan.use_cache)
-        paid = asked.kind == "openai"
+        backend = settings.backend.model_copy(update={"seed": seed})
+        keys = AnswerKeys(backend, self._run_id, shared=self._plan.use_cache)
+        paid = backend.kind == "openai"
         # Only paid answers are cached. Free ones can be computed again as quickly.
         answers = self._open_answers() if paid else None
 
         async def write(record: Finished) -> None:
             if meter is not None:
                 record = record.with_spent(meter.take(record.uid))
-            self._touch()
+            self._mark_outdated()
             await asyncio.wrap_future(self._journal.add(record))
             if answers is not None and not keys.shared and record.status == "done":
                 answers.forget(keys.of_sample(record.uid))
             self._failing -= record.status == "failed"
             self._totals = self._totals.plus(record)
-            self._tell()
+            self._report_progress()
 
         def save(record: Finished) -> Coroutine[Any, Any, None]:
             # Counted before the record is written, because the next sample starts meanwhile.
@@ -375,7 +377,7 @@ class _Run:
         meter = self._meter if paid else None
         batch = Batch(
             plan=self._plan,
-            backend=asked,
+            backend=backend,
             samples=chain([first], todo),
             size=max(1, self._size - len(finished)),
             keys=keys,
@@ -383,8 +385,8 @@ class _Run:
             meter=meter,
             demos=Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples())),
             control=self._control,
-            known_besides=lambda sample: {
-                **self._known_to_memory(sample, seed),
+            extra_input=lambda sample: {
+                **self._memory_input(sample, seed),
                 "reader_trust": trust.of(sample),
             },
             save=save,
@@ -409,8 +411,8 @@ class _Run:
     def _note_progress(self) -> None:
         """Store what all starts have spent. A start without work adds nothing."""
         now = (self._meter.total, self._totals)
-        if now != self._noted:
-            self._noted = now
+        if now != self._stored_progress:
+            self._stored_progress = now
             self._elapsed_s = round(self._elapsed_before + time.monotonic() - self._began, 3)
             self._journal.note_soon("spent", asdict(self._at_least_recorded(self._meter.total)))
             self._journal.note_soon("elapsed_s", self._elapsed_s)
@@ -423,13 +425,13 @@ class _Run:
         gather_s = _GATHER_S if plan.engine == "dask" else 0.0
         return Answers(path, gather_s=gather_s, ask_again=self._ask_again, is_shared=plan.use_cache)
 
-    def _given(self, sample: Sample) -> Sample:
+    def _with_given_aspects(self, sample: Sample) -> Sample:
         """The sample with the given aspects, if the plan uses them."""
         if not self._plan.given_aspects:
             return sample
         return sample.model_copy(update={"given_aspects": sample.terms})
 
-    def _known_to_memory(self, sample: Sample, seed: int) -> dict[str, Any]:
+    def _memory_input(self, sample: Sample, seed: int) -> dict[str, Any]:
         """Additional graph input for memory."""
         if self._plan.settings.pipeline.memory.condition == "off":
             return {}
@@ -451,7 +453,7 @@ class _Run:
                 "fix the cause and add --retry-failed, or raise --fail-on-error",
             )
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self._on_progress(self._progress())
 
     def _progress(self) -> Progress:

@@ -40,7 +40,7 @@ class Batch:
     demos: Demos
     control: Control
     # Additional graph input for memory or a second reader.
-    known_besides: Callable[[Sample], Mapping[str, Any]]
+    extra_input: Callable[[Sample], Mapping[str, Any]]
     # Counts the record at once. It is on the disk when the coroutine has ended.
     save: Callable[[Finished], Coroutine[Any, Any, None]]
     has_record: Callable[[str], bool]
@@ -127,9 +127,11 @@ async def _work_on(batch: Batch, graph: Graph | DirectGraph) -> None:
                 async with spread.start():
                     if control.draining:
                         break
-                    shown = batch.demos.for_text(sample.text)
-                    uids = batch.known_besides(sample)
-                    record = await analyse(graph, sample, position, batch.seed, shown, aux_hf, uids)
+                    demos = batch.demos.for_text(sample.text)
+                    extra = batch.extra_input(sample)
+                    record = await analyse(
+                        graph, sample, position, batch.seed, demos, aux_hf, extra
+                    )
                 # The next sample starts while this record is being written.
                 if saving is not None:
                     await saving

@@ -27,11 +27,11 @@ from absa.scorecard import scorecard
 _OUTCOMES: dict[str, Outcome] = {"fix": "success", "break": "harm"}
 
 
-async def output_of(graph: Graph | DirectGraph, given: dict[str, Any]) -> FinalOutput:
+async def output_of(graph: Graph | DirectGraph, graph_inputs: dict[str, Any]) -> FinalOutput:
     """The result of `ainvoke` without collecting its updates, which takes 5 % of the time."""
     if isinstance(graph, DirectGraph):
-        return graph.invoke(given)["output"]
-    values = graph.astream(given, stream_mode="values", output_keys="output")
+        return graph.invoke(graph_inputs)["output"]
+    values = graph.astream(graph_inputs, stream_mode="values", output_keys="output")
     output: Any = [value async for value in values][-1]
     assert isinstance(output, FinalOutput), "every graph ends with an output"
     return output
@@ -44,7 +44,7 @@ async def analyse(
     seed: int,
     demos: list[dict[str, Any]],
     aux_hf: AuxHfSettings,
-    known_besides: Mapping[str, Any],
+    extra_input: Mapping[str, Any],
 ) -> Finished:
     """Run one sample through the graph; return its record or an error record."""
     graph_inputs = graph_input(
@@ -54,7 +54,7 @@ async def analyse(
         domain=sample.domain,
         given_aspects=sample.given_aspects,
         demos=demos,
-        besides=known_besides,
+        besides=extra_input,
     )
     try:
         output = await output_of(graph, graph_inputs)
@@ -76,8 +76,8 @@ async def learn_from_gold(graph: Graph | DirectGraph, output: FinalOutput, sampl
         return
     from absa.metrics.quality import score_sample  # scipy takes a second to load
 
-    became = score_sample(output, sample.aspects, sample.label, None).change("strict")
-    await asyncio.to_thread(learn, store, output, _OUTCOMES.get(became, "neutral"))
+    change = score_sample(output, sample.aspects, sample.label, None).change("strict")
+    await asyncio.to_thread(learn, store, output, _OUTCOMES.get(change, "neutral"))
 
 
 def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
@@ -111,7 +111,7 @@ def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> 
 
 def describe_error(error: Exception, sample: Sample, seed: int) -> dict[str, Any]:
     """An error as a line of `errors.jsonl`: reason, node, attempts and the raw answer."""
-    about: dict[str, Any] = {
+    record: dict[str, Any] = {
         "uid": sample.uid,
         "seed": seed,
         "kind": "failed",
@@ -122,15 +122,15 @@ def describe_error(error: Exception, sample: Sample, seed: int) -> dict[str, Any
         "raw": None,
     }
     if isinstance(error, BackendError):
-        about |= {
+        record |= {
             "node": error.node,
             "turn": error.turn,
             "attempts": error.attempts,
             "raw": error.raw,
         }
     elif not isinstance(error, InputError):
-        about["reason"] = f"internal error: {type(error).__name__}: {error}"
-    return about
+        record["reason"] = f"internal error: {type(error).__name__}: {error}"
+    return record
 
 
 def _lines(values: Iterable[Any]) -> bytes:

@@ -26,7 +26,7 @@ Found = Iterator[tuple[str, str]]
 class Evidence:
     """All records of one sample under one seed.
 
-    `least` is the minimum probability of a name in this run.
+    `min_name_probability` is the minimum probability of a name in this run.
     """
 
     line: Line
@@ -34,7 +34,7 @@ class Evidence:
     card: dict[str, Any] | None
     calls: list[Line]
     gate: list[Line]
-    least: float = 0.0
+    min_name_probability: float = 0.0
     categories: CategorySet | None = None
 
     @property

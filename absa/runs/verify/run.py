@@ -514,7 +514,7 @@ class _Verification:
     def _check_samples(self) -> None:
         replayer = self._replayer()
         settings = self._settings
-        least = settings.pipeline.min_name_probability if settings else 0.0
+        min_probability = settings.pipeline.min_name_probability if settings else 0.0
         categories = categories_of(settings.pipeline) if settings else None
         for uid in self._files[OUTPUTS].uids:
             outputs = self._files[OUTPUTS].of(uid)
@@ -533,7 +533,7 @@ class _Verification:
                     self._say(COUNTS, what, uid, seed)
                     continue
                 asked, judged = ([x for x in lines if x.seed == seed] for lines in (calls, gate))
-                about = Evidence(line, output, card, asked, judged, least, categories)
+                about = Evidence(line, output, card, asked, judged, min_probability, categories)
                 self._check_one(about, replayer, seed)
 
     def _check_seeds(self, uid: str, lines: Iterable[Line]) -> None:

@@ -95,7 +95,8 @@ def _stage1_follows(e: Evidence) -> Found:
     keys = every & {
         e.lang.key(a.term)
         for a in aspects.aspects
-        if a.term and (a.name_probability is None or reaches(a.name_probability, e.least))
+        if a.term
+        and (a.name_probability is None or reaches(a.name_probability, e.min_name_probability))
     }
     # An opinion that names nothing is an aspect only if it is judged.
     keys |= {key for key in every - named_keys if key in polarities}
