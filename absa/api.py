@@ -67,7 +67,6 @@ class _Serializer(JsonPlusSerializer):
     _OLD_NAMES = tuple(module.__name__.removeprefix("absa.") for module in _STATE_MODULES)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Deserialise saved objects."""
         for name in self._OLD_NAMES:
             if bytes([0x94, 0xA0 + len(name), *name.encode()]) in data[1]:
                 raise InputError(

@@ -47,7 +47,6 @@ def _token() -> bytes | None:
 
 
 def _max_body() -> int:
-    """The limit from the environment, or the default."""
     value = os.environ.get(MAX_BODY, "").strip()
     if not value:
         return _DEFAULT_MAX_BODY

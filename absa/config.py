@@ -72,7 +72,6 @@ class _Origin(NamedTuple):
 
     @property
     def is_option(self) -> bool:
-        """Whether the value comes from `--set`."""
         return self.source.startswith("--set")
 
     def __str__(self) -> str:
@@ -152,7 +151,6 @@ class _Tree:
         self.problems: list[tuple[_Origin, str]] = []
 
     def add_file(self, path: Path) -> None:
-        """Add the keys of a YAML file."""
         origin = _Origin(str(path))
         loader, node = _compose(_read_text(path), origin)
         if node is None or node.tag == "tag:yaml.org,2002:null":
@@ -166,7 +164,6 @@ class _Tree:
         self._add_node(loader, node, (), origin)
 
     def add_override(self, key: str, value: object) -> None:
-        """Add one dotted key."""
         origin = _Origin(f"--set {key}")
         parts = tuple(key.split("."))
         if not all(parts):
@@ -200,7 +197,6 @@ class _Tree:
         self._add_value(("pipeline", "debate_override"), profile, origin, replace=False)
 
     def validate(self) -> Settings:
-        """Return the settings, or raise an error with all problems."""
         settings = None
         try:
             settings = Settings.model_validate(self.values)
@@ -382,7 +378,6 @@ def _at(origin: _Origin, node: yaml.Node) -> _Origin:
 
 
 def _annotation(key: Key) -> Any:
-    """The declared type of a key; None for an unknown key."""
     current: Any = Settings
     for part in key:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -417,7 +412,6 @@ def _known_keys(at: Key = ()) -> list[str]:
 
 
 def _hint(key: Key) -> str:
-    """A suggestion for an unknown key."""
     siblings = list(_annotation(key[:-1]).model_fields)
     leaf = str(key[-1])
     if "." in leaf and _dotted(key) in _known_keys():
@@ -432,7 +426,6 @@ def _hint(key: Key) -> str:
 
 
 def _texts(value: object, at: Key = ()) -> Iterator[tuple[Key, str]]:
-    """All strings of a settings tree with their keys."""
     if isinstance(value, str):
         yield at, value
     elif isinstance(value, Mapping):

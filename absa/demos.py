@@ -30,7 +30,6 @@ class Demos:
     def __init__(
         self, settings: DemoSettings, *, seed: int = 0, evaluated: Iterable[str] = ()
     ) -> None:
-        """Read the examples, except those whose text is in `evaluated`."""
         self._k = settings.k
         self._pick = settings.pick
         self._seed = seed

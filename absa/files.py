@@ -43,7 +43,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether the path is a device, a FIFO or a directory."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:

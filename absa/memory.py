@@ -65,7 +65,6 @@ class _PerProcessStore(BaseStore):
         self._store: BaseStore | None = None
 
     def renew(self) -> None:
-        """Open the connection at the next use."""
         abandon(self._opened, self._store)
         self._begin()
 
@@ -76,7 +75,6 @@ class _PerProcessStore(BaseStore):
             return self._store
 
     def close(self) -> None:
-        """Close the connection."""
         self._opened.close()
 
     @override

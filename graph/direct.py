@@ -191,7 +191,6 @@ def _run_node(node: Node, state: State, pipeline: PipelineSettings, backend: Bac
 
 
 def _applied(state: Values, updates: Iterable[Values]) -> Values:
-    """The state with the updates, by the reducers of `State`."""
     after = dict(state)
     for update in updates:
         for key, value in update.items():

@@ -176,7 +176,6 @@ _PLAIN: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def _sha256(system: str, examples: assets.Examples, user: str) -> str:
-    """The hash of all texts of a question."""
     words = _hashed(system, examples).copy()
     words.update(user.encode())
     return words.hexdigest()

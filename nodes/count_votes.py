@@ -40,7 +40,6 @@ class Vote(NamedTuple):
     targets: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The short form for the output."""
         merged = "+".join(self.targets)
         return ":".join(part for part in (self.action, merged, self.value) if part)
 

@@ -149,12 +149,10 @@ class _Rows:
         return {self.lang.key(a.name) for a in self.aspects.values()}
 
     def of(self, aspect: str) -> list[int]:
-        """The rows of an aspect."""
         key = self.lang.key(aspect)
         return [n for n, a in self.aspects.items() if key and self.lang.key(a.name) == key]
 
     def named(self, decision: Keep | Flip | Drop) -> list[int]:
-        """The rows of a decision."""
         wanted = exact(decision.of) if decision.of is not None else None
         return [
             row
@@ -163,7 +161,6 @@ class _Rows:
         ]
 
     def snapshot(self, aspect: str) -> dict[str, Any] | None:
-        """The form of an aspect for the log."""
         own = [self.aspects[row] for row in self.of(aspect)]
         if not own:
             return None

@@ -74,7 +74,6 @@ class Language:
     """Keys, clauses and synonyms of one language."""
 
     def __init__(self, code: str) -> None:
-        """Read the pattern file of `code`, if there is one."""
         patterns = assets.read_json(f"patterns/{code}.json") or {}
         self.code = code
         # The longest first, because one can end in another.
@@ -216,7 +215,6 @@ def _ends_in_particle(term: str, particle: str) -> bool:
 
 
 def _squeezed(text: str) -> str:
-    """Lower case, without white space and punctuation."""
     composed = unicodedata.normalize("NFC", text).lower()
     return "".join(c for c in composed if not c.isspace() and not _is_punctuation(c))
 
@@ -226,7 +224,6 @@ def _is_punctuation(c: str) -> bool:
 
 
 def _without_tail(term: str) -> str:
-    """The term without trailing white space and punctuation."""
     end = len(term)
     while end and (term[end - 1].isspace() or _is_punctuation(term[end - 1])):
         end -= 1

@@ -115,11 +115,9 @@ class _KiwiProcess:
         self._here: Analyser | None = None
 
     def tokenize(self, text: str) -> Sequence[Morpheme]:
-        """The likeliest morphemes of a text."""
         return self.analyze(text, top_n=1)[0][0]
 
     def analyze(self, text: str, top_n: int) -> Sequence[tuple[Sequence[Morpheme], float]]:
-        """The `top_n` likeliest readings of a text, each with its score."""
         with self._asking:
             if self._here is None:
                 try:

@@ -380,7 +380,6 @@ def override(
 
 
 def _weighed(record: GateRecord) -> str:
-    """The numbers of the verdict as text."""
     if record.verdict == "drop":
         return f"drop weight {record.drop_score:.4g}, total {record.total:.4g}"
     return f"total {record.total:.4g}, margin {record.margin:.4g}"

@@ -48,7 +48,6 @@ class Provenance:
     """Writes the debate's provenance into reviews. Code does this, never the model."""
 
     def __init__(self, state: State) -> None:
-        """Collect the speakers per aspect of the debate."""
         self._lang = language(state["lang"])
         self._mentions = Mentions(state["stage1_result"], self._lang)
         context = state["debate_hints"]

@@ -291,7 +291,6 @@ def _pair(t: FusedTuple, lang: Language) -> Pair:
 
 
 def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Language) -> StageResult:
-    """The result with the tuples' scores as their confidences."""
     scores = {_pair(t, lang): t.score for t in scored}
 
     def with_score(aspect: AspectRecord, sentiment: Sentiment) -> Sentiment:

@@ -66,7 +66,6 @@ class Reply:
     """The server that answered. It can differ from `base_url` after a redirect."""
 
     def __post_init__(self) -> None:
-        """Replace invalid token counts by None."""
         object.__setattr__(self, "usage", known_usage(self.usage))
 
 

@@ -211,7 +211,6 @@ def _against_analyser(
 
 
 def _sentences(line: Mapping[str, Any]) -> list[str]:
-    """The cost comparison in sentences."""
     sentences = []
     words = {
         "better": "better",

@@ -174,7 +174,6 @@ def _against(
 
 
 def _doubts(plan: Study, spent: Mapping[str, Any]) -> list[str]:
-    """Warnings about the costs."""
     notes = []
     for name, cost in spent.items():
         if unknown := cost["calls_of_unknown_cost"]:

@@ -320,7 +320,6 @@ class _OneQuestion:
         self._asked: dict[tuple[str, int], tuple[str, Reply]] = {}
 
     def forget(self) -> None:
-        """Clear the cache for the next sample."""
         self._asked.clear()
 
     def ask(self, question: Ask) -> Reply:

@@ -65,12 +65,10 @@ class Claim:
         self.is_held = True
 
     def __enter__(self) -> Self:
-        """Take it if it is free."""
         self.is_held = self._take()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Release the claim."""
         if self._claims and self.is_held:
             self._claims.release(self._byte)
 

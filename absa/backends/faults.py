@@ -119,7 +119,6 @@ class NoAnswer(openai.OpenAIError):
 
     @classmethod
     def _of_error(cls, error: Any, body: Any) -> NoAnswer:
-        """The error for a gateway that reports a failure in a response with status 200."""
         parts = error if isinstance(error, Mapping) else {"message": error}
         code = str(parts.get("code") or "")
         status = int(code) if code.isdecimal() and len(code) == 3 else None
@@ -192,7 +191,6 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _is_hopeless(error: BaseException) -> bool:
-    """Whether every later call would fail as well."""
     if isinstance(error, NoAnswer) and error.hopeless:
         return True
     return status_of(error) in _UNUSABLE or _quota_used_up(error) or _tls_failure(error) is not None

@@ -83,7 +83,6 @@ def keys_of_environment(backend: BackendSettings | None = None) -> dict[str, str
 
 
 def _places(role: RoleSettings) -> tuple[str | None, str | None]:
-    """The variable and the keyring entry of a role."""
     variable, entry = role.api_key_env, role.api_key_keyring
     if variable is None and entry is None and role.base_url in (None, OPENAI_URL):
         variable = OPENAI_VARIABLE

@@ -61,7 +61,6 @@ class ReplayBackend:
         self._index()
 
     def __del__(self) -> None:
-        """Close the file."""
         if fd := getattr(self, "_fd", None):
             os.close(fd)
 

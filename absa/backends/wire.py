@@ -145,7 +145,6 @@ def _without_thoughts(text: str) -> str:
 
 @cache
 def _lists(answer: type[Answer]) -> frozenset[str]:
-    """The keys of the answer's required lists."""
     properties = wire_schema(answer)["properties"]
     lists = {name for name, node in properties.items() if node.get("type") == "array"}
     return frozenset(lists.difference(answer.optional))
@@ -153,7 +152,6 @@ def _lists(answer: type[Answer]) -> frozenset[str]:
 
 @cache
 def _records(answer: type[Answer]) -> frozenset[str]:
-    """The keys of the lists whose items are objects."""
     properties = wire_schema(answer)["properties"]
     return frozenset(name for name in _lists(answer) if "properties" in properties[name]["items"])
 

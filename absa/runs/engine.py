@@ -255,7 +255,6 @@ class _Run:
             yield item
 
     def _samples(self) -> Iterator[tuple[int, Sample]]:
-        """The samples with their positions."""
         return enumerate(item for item in self._rows() if isinstance(item, Sample))
 
     def _survey(self) -> int:
@@ -432,7 +431,6 @@ class _Run:
         return sample.model_copy(update={"given_aspects": sample.terms})
 
     def _memory_input(self, sample: Sample, seed: int) -> dict[str, Any]:
-        """Additional graph input for memory."""
         if self._plan.settings.pipeline.memory.condition == "off":
             return {}
         return {

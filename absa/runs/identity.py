@@ -54,7 +54,6 @@ def _checkpoint(settings: Settings) -> str | None:
 
 
 def _wiring(settings: Settings) -> str | None:
-    """The source file of a user's own wiring."""
     if settings.wiring is None:
         return None
     from absa.wired import wiring_file  # imported here because it imports LangGraph

@@ -271,7 +271,6 @@ class Coordinator:
         peer.channel.send(reply_to, "ok")
 
     def _send_cached(self, peer: _Peer, number: int, question: tuple[str, str, str]) -> bool:
-        """Send the cached answer, if there is one."""
         assert self._batch.answers is not None, "workers ask about paid models only"
         stored = self._batch.answers.get(*question)
         if stored is not None:
@@ -316,7 +315,6 @@ class Pace:
     """Limits the requests per second over all workers."""
 
     def __init__(self, per_second: float | None) -> None:
-        """None means no limit."""
         self._gap = 1 / per_second if per_second else 0.0
         self._next = 0.0
 

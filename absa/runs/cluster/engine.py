@@ -44,7 +44,6 @@ class ClusterEngine:
     """Runs batches on the workers of a Dask cluster."""
 
     def __init__(self, plan: RunPlan) -> None:
-        """Nothing is started or connected before the first batch."""
         self._plan = plan
         self._opened = AsyncExitStack()
         self._client: Client | None = None

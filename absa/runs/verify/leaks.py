@@ -70,7 +70,6 @@ def gold_in(line: Line, text: str) -> Iterator[str]:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All JSON objects in a value."""
     waiting = [value]
     while waiting:
         here = waiting.pop()

@@ -573,7 +573,6 @@ class _Verification:
             self._say(name, what, e.output.uid, seed)
 
     def _check_the_rest(self) -> None:
-        """Check errors, the manifest and the gate's summary."""
         for uid in self._files[ERRORS].uids:
             for line in self._files[ERRORS].of(uid):
                 for what in leaks(line.raw, ""):
