@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,120 +109,114 @@ def tables(results: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
     return made
 
 
-def scores(results: Mapping[str, Any], *, brief: bool = False) -> Table:
+Row = Mapping[str, Any]
+Columns = Mapping[str, Callable[[Row], str]]
+"""The titles of a table's columns, each with a function from a row to its cell."""
+
+
+def _table(name: str, title: str, columns: Columns, rows: Iterable[Row], note: str) -> Table:
+    cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Table(name, title, tuple(columns), cells, note)
+
+
+def scores(results: Row, *, brief: bool = False) -> Table:
     """The scores of each configuration with 95 % intervals, in percent."""
-    shown = [m for m in METRICS if results["configurations"][0]["scores"][m] is not None]
-    rows = []
-    for one in results["configurations"]:
-        cells = [
-            _percent(one["scores"][metric]["value"])
-            if brief and metric != PRIMARY
-            else _interval(one["scores"][metric])
-            for metric in shown
-        ]
-        exact = one["exact_match"]
-        rows.append((one["name"], *cells, _percent(exact["rate"])))
-    return Table(
+    configurations = results["configurations"]
+
+    def score(metric: str) -> Callable[[Row], str]:
+        if brief and metric != PRIMARY:
+            return lambda one: _percent(one["scores"][metric]["value"])
+        return lambda one: _interval(one["scores"][metric])
+
+    return _table(
         "scores",
         "Scores in per cent, with 95 % bootstrap intervals",
-        ("configuration", *(TITLES[m] for m in shown), "exact match"),
-        tuple(rows),
+        {
+            "configuration": lambda one: one["name"],
+            **{TITLES[m]: score(m) for m in METRICS if configurations[0]["scores"][m] is not None},
+            "exact match": lambda one: _percent(one["exact_match"]["rate"]),
+        },
+        configurations,
         f"{results['samples']['compared']:,} samples that every configuration analysed.",
     )
 
 
-def comparisons(results: Mapping[str, Any], *, brief: bool = False) -> Table:
+def comparisons(results: Row, *, brief: bool = False) -> Table:
     """The differences of the debate and each other configuration."""
-    rows = []
-    for one in results["comparisons"]:
-        strict, overlap = one["differences"][PRIMARY], one["differences"]["pair_overlap_f1"]
-        test = one["mcnemar"]
-        least = one["smallest_shown"]
-        rows.append(
-            (
-                one["other"],
-                _difference(strict),
-                _p(one["p_holm"]),
-                *(() if brief else (points(overlap["value"]),)),
-                f"{test['only_debate_right']} : {test['only_other_right']}",
-                _p(test["p_holm"]),
-                NOTHING if least is None else f"{100 * least:.1f}",
-            )
-        )
-    return Table(
+
+    def exact_pairs(one: Row) -> str:
+        return f"{one['mcnemar']['only_debate_right']} : {one['mcnemar']['only_other_right']}"
+
+    overlap: Columns = {
+        "overlap": lambda one: points(one["differences"]["pair_overlap_f1"]["value"])
+    }
+    return _table(
         "comparisons",
         f"{results['roles']['debate']} less each other configuration, in points",
-        (
-            *("other", "pair F1, strict", "p", *(() if brief else ("overlap",))),
-            *("only this : other exact", "McNemar p", "could have shown"),
-        ),
-        tuple(rows),
+        {
+            "other": lambda one: one["other"],
+            "pair F1, strict": lambda one: _difference(one["differences"][PRIMARY]),
+            "p": lambda one: _p(one["p_holm"]),
+            **({} if brief else overlap),
+            "only this : other exact": exact_pairs,
+            "McNemar p": lambda one: _p(one["mcnemar"]["p_holm"]),
+            "could have shown": lambda one: _percent(one["smallest_shown"]),
+        },
+        results["comparisons"],
         "95 % intervals by paired bootstrap over samples; p by paired randomisation; McNemar's "
         "exact test on samples whose tuples are exactly the gold's; both p corrected by Holm for "
-        f"{len(rows)} comparisons. Could have shown: the smallest "
+        f"{len(results['comparisons'])} comparisons. Could have shown: the smallest "
         "true difference that this many samples show in 80 % of all cases, "
         "(z(0.975) + z(0.8)) times the bootstrap standard error.",
     )
 
 
-def cost(results: Mapping[str, Any]) -> Table:
+def cost(results: Row) -> Table:
     """The cost per sample of each configuration if it ran alone."""
-    rows = []
-    for one in results["configurations"]:
-        each = one["cost"]["per_sample"]
-        dollars = each["cost_usd"]
-        rows.append(
-            (
-                one["name"],
-                _number(each["calls"], 1),
-                _number(each["prompt_tokens"], 0),
-                _number(each["completion_tokens"], 0),
-                "unknown" if dollars is None else f"{dollars:.5f}",
-                _number(each["latency_ms"], 0),
-                _number(each["critical_path_ms"], 0),
-                f"{one['cost']['cache_hits']:,}",
-            )
-        )
-    return Table(
+
+    def each(name: str, digits: int) -> Callable[[Row], str]:
+        return lambda one: _number(one["cost"]["per_sample"][name], digits)
+
+    return _table(
         "cost",
         "Cost of a sample, each configuration by itself",
-        (
-            *("configuration", "calls", "prompt tokens", "output tokens", "US dollars"),
-            *("ms, sum", "ms, critical path", "cache hits in all"),
-        ),
-        tuple(rows),
+        {
+            "configuration": lambda one: one["name"],
+            "calls": each("calls", 1),
+            "prompt tokens": each("prompt_tokens", 0),
+            "output tokens": each("completion_tokens", 0),
+            "US dollars": each("cost_usd", 5),
+            "ms, sum": each("latency_ms", 0),
+            "ms, critical path": each("critical_path_ms", 0),
+            "cache hits in all": lambda one: f"{one['cost']['cache_hits']:,}",
+        },
+        results["configurations"],
         "A call that another configuration paid for is counted at what it cost there.",
     )
 
 
-def quality_by_cost(results: Mapping[str, Any]) -> Table:
+def quality_by_cost(results: Row) -> Table:
     """Quality and cost of each configuration, and whether it is on the Pareto front."""
     line = results["cost_line"]
     equal = {one["name"]: one for one in line["equal_calls"]}
-    rows = []
-    for one in sorted(line["points"], key=lambda p: (p["calls"], -p["value"])):
-        rival = equal.get(one["name"])
-        dollars = one["cost_usd"]
-        rows.append(
-            (
-                one["name"],
-                _number(one["calls"], 1),
-                _number(one["tokens"], 0),
-                "unknown" if dollars is None else f"{dollars:.5f}",
-                _interval(one),
-                "yes" if one["pareto"]["calls"] else "",
-                _percent(rival["vote"]["value"]) if rival else NOTHING,
-                _difference(rival["difference"]) if rival else NOTHING,
-            )
-        )
-    return Table(
+
+    def against_vote(part: str, shown: Callable[[Row], str]) -> Callable[[Row], str]:
+        return lambda one: shown(equal[one["name"]][part]) if one["name"] in equal else NOTHING
+
+    return _table(
         "cost_line",
         "Quality against cost, the cheapest first",
-        (
-            *("configuration", "calls", "tokens", "US dollars", "pair F1, strict"),
-            *("Pareto front", "vote of as many calls", "difference"),
-        ),
-        tuple(rows),
+        {
+            "configuration": lambda one: one["name"],
+            "calls": lambda one: _number(one["calls"], 1),
+            "tokens": lambda one: _number(one["tokens"], 0),
+            "US dollars": lambda one: _number(one["cost_usd"], 5),
+            "pair F1, strict": _interval,
+            "Pareto front": lambda one: "yes" if one["pareto"]["calls"] else "",
+            "vote of as many calls": against_vote("vote", lambda vote: _percent(vote["value"])),
+            "difference": against_vote("difference", _difference),
+        },
+        sorted(line["points"], key=lambda p: (p["calls"], -p["value"])),
         "Calls, tokens and dollars per text. On the Pareto front no other configuration is at "
         "least as cheap in calls and better. A vote of as many calls has the recorded calls of "
         f"{results['roles']['vote'] or 'a vote, which is missing'}; of a broken number it is the "
@@ -230,37 +224,32 @@ def quality_by_cost(results: Mapping[str, Any]) -> Table:
     )
 
 
-def swept(sweep: Mapping[str, Any]) -> Table:
-    """The points of a sweep."""
-    rows = []
-    for at, point in enumerate(sweep["points"]):
-        moved, label_moved = (
-            _difference(point[what]) if at else NOTHING
-            for what in ("difference", "label_difference")
-        )
-        values = point["scores"]
-        rows.append(
-            (
-                point["name"],
-                _percent(values[PRIMARY]),
-                moved,
-                _percent(values["pair_overlap_f1"]),
-                _percent(values[LABEL]),
-                label_moved,
-                f"{point['overrides_applied']:,}",
-                f"{point['adopted']:,}",
-            )
-        )
+def swept(sweep: Row) -> Table:
+    """The points of a sweep; the first one is the recorded run."""
+    recorded = sweep["points"][0]
+
+    def score(metric: str) -> Callable[[Row], str]:
+        return lambda point: _percent(point["scores"][metric])
+
+    def moved(part: str) -> Callable[[Row], str]:
+        return lambda point: NOTHING if point is recorded else _difference(point[part])
+
     why = sweep["through_graph"]
     through = f"; decided by LangGraph, which takes longer: {why}" if why else ""
-    return Table(
+    return _table(
         "sweep",
         "Decision layer on recorded answers",
-        (
-            *("settings", "pair F1, strict", "difference", "overlap"),
-            *("label accuracy", "label difference", "overrides", "adopted"),
-        ),
-        tuple(rows),
+        {
+            "settings": lambda point: point["name"],
+            "pair F1, strict": score(PRIMARY),
+            "difference": moved("difference"),
+            "overlap": score("pair_overlap_f1"),
+            "label accuracy": score(LABEL),
+            "label difference": moved("label_difference"),
+            "overrides": lambda point: f"{point['overrides_applied']:,}",
+            "adopted": lambda point: f"{point['adopted']:,}",
+        },
+        sweep["points"],
         f"Exploratory: {WARNING}. {sweep['samples']:,} samples, no model called{through}.",
     )
 

@@ -114,14 +114,12 @@ def _recorded(run: RunDirectory) -> Seen:
     manifest = run.manifest
     try:
         counts, usage = manifest["counts"], manifest["usage"]
+        names = ("calls", "prompt_tokens", "completion_tokens", "cost_usd")
         totals = {
             "done": counts["done"],
             "failed": counts["failed"],
-            "calls": usage["calls"],
             "cached": usage["cached_calls"],
-            "prompt_tokens": usage["prompt_tokens"],
-            "completion_tokens": usage["completion_tokens"],
-            "cost_usd": usage["cost_usd"],
+            **{name: usage[name] for name in names},
         }
         progress = _PROGRESS.validate_python(
             {
