@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from absa.report.markup import Markup, el
+from absa.report.markup import Markup, el, quiet
 from absa.report.tally import BINS, Reliability
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A row of a bar chart; `href` leads to its samples."""
+    """A row of a bar chart; `href` is the link to its samples."""
 
     name: str
     code: str
@@ -21,12 +21,12 @@ class Bar:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share as text; a dash where there is nothing to share."""
+    """A share as text; a dash if the whole is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
 def bars(rows: Sequence[Bar], whole: int) -> Markup:
-    """Horizontal bars; their length is the share of the whole."""
+    """Horizontal bars, the longest over the full width, with counts and shares of the whole."""
     longest = max((row.count for row in rows), default=0) or 1
     return el("ul", [_bar(row, whole, longest) for row in rows], class_="bars")
 
@@ -46,30 +46,29 @@ def _bar(row: Bar, whole: int, longest: int) -> Markup:
         drawing,
     ]
     kind = "bar-row strong" if row.strong else "bar-row"
-    if row.href and row.count:
-        return el("li", el("a", inside, class_=kind, href=row.href))
-    return el("li", el("div", inside, class_=kind))
+    href = row.href if row.count else None
+    return el("li", el("a" if href else "div", inside, class_=kind, href=href))
 
 
 _SIZE, _LEFT, _TOP = 220, 52, 12
 
 
 def reliability(title: str, data: Reliability) -> Markup:
-    """Accuracy over confidence; on the diagonal the confidence means what it says."""
+    """Accuracy over confidence. On the diagonal both are equal."""
     if not data.total or data.error is None:
-        return el("p", f"{title}: no gold to compare with.", class_="quiet")
+        return quiet(f"{title}: no gold annotations.")
     most = max(data.count)
     ticks = [_tick(n / 4) for n in range(5)]
     dots = []
     for n in range(BINS):
         if not data.count[n]:
             continue
-        x, y = data.sure[n] / data.count[n], data.right[n] / data.count[n]
+        x, y = data.confidence[n] / data.count[n], data.correct[n] / data.count[n]
         radius = 3 + 9 * (data.count[n] / most) ** 0.5
         dots.append(
             el(
                 "g",
-                el("title", f"confidence {x:.2f}: {data.right[n]} of {data.count[n]} right"),
+                el("title", f"confidence {x:.2f}: {data.correct[n]} of {data.count[n]} correct"),
                 el("line", class_="gap", x1=_x(x), x2=_x(x), y1=_y(x), y2=_y(y)),
                 el("circle", class_="dot", cx=_x(x), cy=_y(y), r=f"{radius:.1f}"),
             )
@@ -83,7 +82,7 @@ def reliability(title: str, data: Reliability) -> Markup:
         el("text", "confidence", class_="axis", x=middle, y=_TOP + _SIZE + 36),
         el(
             "text",
-            "share right",
+            "share correct",
             class_="axis",
             transform=f"translate(11 {_TOP + _SIZE / 2}) rotate(-90)",
         ),

@@ -1,6 +1,6 @@
 """Figures of a study as SVG: intervals on a line, and quality against cost.
 
-The same drawing stands in the page, in two widths, and in files for a paper.
+The page has each figure in two widths; a file for a paper has the wide one.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from typing import NamedTuple
 
-from absa.report.markup import Markup, el
+from absa.report.markup import Markup, asset, el
 
 WIDE, NARROW = 860, 340
-# Colours of the page in light, for files.
+# The colours of the light page, for files.
 _LIGHT = {
     "ink": "#1c1f26",
     "quiet": "#5d6472",
@@ -29,7 +28,7 @@ _LIGHT = {
 
 
 class Interval(NamedTuple):
-    """A value with its interval, in points (hundredths). The tone is good, bad or none."""
+    """A value with its interval, in points (hundredths). The tone is good, bad or empty."""
 
     name: str
     value: float
@@ -46,7 +45,7 @@ class Interval(NamedTuple):
 
 
 class CostPoint(NamedTuple):
-    """A configuration by what a text costs and how well it does, in points."""
+    """The cost per text and the score of a configuration; the score is in points."""
 
     name: str
     cost: float
@@ -74,9 +73,9 @@ def intervals(
     *,
     from_zero: bool = True,
 ) -> Markup:
-    """A row per configuration: a dot for the value, a line for its interval.
+    """One row per configuration: a dot for the value, a line for its interval.
 
-    `from_zero` marks zero: then the rows are differences.
+    With `from_zero` the rows are differences, and zero is marked.
     """
     is_wide = width >= 480
     left, right = (210, 170) if is_wide else (8, 8)
@@ -112,14 +111,14 @@ def intervals(
 def cost_plot(
     points: Sequence[CostPoint], width: int, axis: str, title: str, *, has_names: bool = False
 ) -> Markup:
-    """Quality over cost; the line joins what nothing cheaper surpasses.
+    """Quality over cost. The line joins the Pareto front.
 
     `has_names` adds the names of the numbered points below the axis, for a figure without a table.
     """
     height, left, right, top = (360 if width >= 480 else 300), 52, 20, 16
     floor, ceiling = _limits([Interval("", p.value, p.low, p.high) for p in points])
     most = max((p.cost for p in points), default=1) or 1
-    # One call and ten are to stand apart, and so are nothing and one.
+    # Over a wide range of costs a square root keeps the cheap configurations apart.
     scale = math.sqrt if most > 4 * min((p.cost for p in points if p.cost), default=most) else float
     bottom = height - 54
 
@@ -144,7 +143,7 @@ def cost_plot(
     taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
         at = x(point.cost)
-        # Points of equal cost stand beside each other.
+        # Points of equal cost are drawn side by side.
         while any(abs(at - other) < 22 and abs(y(point.value) - own) < 24 for other, own in taken):
             at += 24 if at + 48 < width else -24
         taken.append((at, y(point.value)))
@@ -165,18 +164,13 @@ def cost_plot(
 
 
 def standalone(figure: Markup) -> str:
-    """A figure as a document of its own, in the colours of a light page."""
-    style = re.sub(r"var\(--(\w+)\)", lambda name: _LIGHT[name[1]], style_sheet())
+    """A figure as a separate document, in the colours of the light page."""
+    style = re.sub(r"var\(--(\w+)\)", lambda name: _LIGHT[name[1]], asset("figures.css"))
     style = re.sub(r"color-mix\([^;}]*\)", _LIGHT["accent"], style)
     opened, rest = figure.split(">", 1)
     opened = opened.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     page = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return f"{opened}><style>{style}</style>{page}{rest}\n"
-
-
-def style_sheet() -> str:
-    """How figures look."""
-    return (files("absa.report") / "figures.css").read_text(encoding="utf-8")
 
 
 def _svg(width: float, height: float, parts: Iterable[Markup], label: str) -> Markup:
@@ -200,7 +194,7 @@ def _limits(rows: Sequence[Interval], *, with_zero: bool = False) -> tuple[float
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Round numbers between two ends."""
+    """Round numbers between two limits."""
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough)

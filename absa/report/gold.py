@@ -1,6 +1,6 @@
-"""One sample beside its gold: which tuples are right, and what became of them since Stage 1.
+"""Compares a sample with its gold, by the scorer of `absa.metrics`.
 
-The scorer is `absa.metrics`'. Gold that is known to be incomplete is shown but decides nothing.
+Incomplete gold is shown, but no tuple is counted as right or wrong by it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _GOLD = TypeAdapter(tuple[GoldAspect, ...])
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sample beside its gold. `pairs` is None if there is no gold that could decide.
+    """A sample and its gold. `pairs` is None without complete gold.
 
     Attributes:
-        aspects: The gold tuples, None if there are none to be known.
-        label: The gold label, given or added up from the aspects.
+        aspects: The gold tuples; None if the data has none.
+        label: The gold label, from the data or from the aspects.
         pairs: Key and polarity of the gold tuples that have a term.
-        pair_outcome: What became of the sample's tuples: fix, break, keep or still_wrong.
-        label_outcome: What became of the sentence's label.
+        pair_outcome: The change of the tuples: fix, break, keep or still_wrong.
+        label_outcome: The change of the label.
     """
 
     aspects: tuple[GoldAspect, ...] | None = None
@@ -40,7 +40,7 @@ class Comparison:
 
 @dataclass
 class Row:
-    """One aspect and the polarities that gold, Stage 1 and the final result give it."""
+    """The polarities of one aspect in the gold, in Stage 1 and in the final result."""
 
     term: str | None
     note: str | None = None
@@ -72,34 +72,25 @@ def compare(entry: Entry) -> Comparison:
     )
 
 
-def side_by_side(entry: Entry, found: Comparison) -> list[Row]:
+def side_by_side(entry: Entry, comparison: Comparison) -> list[Row]:
     """Gold, Stage 1 and final polarities, aspect by aspect."""
     lang, result = language(entry.output.lang), entry.output.final_result
     rows: dict[str, Row] = {}
-    for number, gold in enumerate(found.aspects or ()):
+    for number, gold in enumerate(comparison.aspects or ()):
         key = lang.key(gold.term) if gold.term else f"\0{number}"
-        row = rows.setdefault(key, Row(gold.term, gold.category))
-        _add(row.gold, gold.polarity)
-    for predicted in result.stage1_tuples:
-        row = rows.setdefault(
-            lang.key(predicted.name), Row(predicted.aspect_term, predicted.category)
-        )
-        _add(row.stage1, predicted.polarity)
-    for predicted in result.final_tuples:
-        row = rows.setdefault(
-            lang.key(predicted.name), Row(predicted.aspect_term, predicted.category)
-        )
-        _add(row.final, predicted.polarity)
+        rows.setdefault(key, Row(gold.term, gold.category)).gold.append(gold.polarity)
+    for stage, tuples in (("stage1", result.stage1_tuples), ("final", result.final_tuples)):
+        for each in tuples:
+            row = rows.setdefault(lang.key(each.name), Row(each.aspect_term, each.category))
+            getattr(row, stage).append(each.polarity)
+    for row in rows.values():
+        for polarities in (row.gold, row.stage1, row.final):
+            polarities[:] = dict.fromkeys(polarities)
     return list(rows.values())
 
 
-def _add(polarities: list[str], polarity: str) -> None:
-    if polarity not in polarities:
-        polarities.append(polarity)
-
-
-def _gold_aspects(given: Any) -> tuple[GoldAspect, ...] | None:
+def _gold_aspects(value: Any) -> tuple[GoldAspect, ...] | None:
     try:
-        return None if given is None else _GOLD.validate_python(given)
+        return None if value is None else _GOLD.validate_python(value)
     except ValidationError:
         return None

@@ -1,11 +1,11 @@
-"""The ledger: what the calls of each node and model cost, down to the run's own total."""
+"""The cost table: the calls of each node and model, and their sum."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from absa.report.markup import Markup, el
+from absa.report.markup import Markup, el, scroll, table
 from absa.report.tally import NodeCost
 
 COLUMNS = (
@@ -16,71 +16,59 @@ Ledger = Mapping[tuple[str, str], NodeCost]
 
 
 def ledger(calls: Ledger, usage: Mapping[str, Any], cost_usd: float | None) -> Markup:
-    """A row per node and model, one per model if there are several, and the sum.
+    """One row per node and model, one per model if there are several, and the sum.
 
-    Calls of samples that failed have no trace: what the run says it spent on them is one row.
+    Calls of failed samples have no trace. What the manifest counts for them is one row.
     """
     rows = [_row(node, model, cost) for (node, model), cost in calls.items()]
     models = dict.fromkeys(model for _, model in calls)
     if len(models) > 1:
         for model in models:
-            of_model = _sum(cost for (_, named), cost in calls.items() if named == model)
+            of_model = _sum(cost for (_, name), cost in calls.items() if name == model)
             rows.append(_row("all", model, of_model, "subtotal"))
     total = _sum(calls.values())
-    if unseen := _unseen(total, usage, cost_usd):
-        rows.append(_row("failed samples", "", unseen, "subtotal"))
-        total = _sum((total, unseen))
+    if untraced := _untraced(total, usage, cost_usd):
+        rows.append(_row("failed samples", "", untraced, "subtotal"))
+        total = _sum((total, untraced))
     rows.append(_row("all", "", total, "total"))
-    head = el("tr", [el("th", name, scope="col") for name in COLUMNS])
-    table = el("table", el("thead", head), el("tbody", rows), class_="counts cost ledger")
-    return el("div", table, class_="scroll", tabindex="0")
+    return scroll(table(COLUMNS, rows, "counts cost ledger"))
 
 
 def _sum(costs: Iterable[NodeCost]) -> NodeCost:
     total = NodeCost()
     for cost in costs:
-        total.calls += cost.calls
-        total.cached += cost.cached
-        total.attempts += cost.attempts
-        total.prompt_tokens += cost.prompt_tokens
-        total.completion_tokens += cost.completion_tokens
-        total.latencies += cost.latencies
-        is_priced = total.cost is not None and cost.cost is not None
-        total.cost = (total.cost or 0.0) + (cost.cost or 0.0) if is_priced else None
+        total.merge(cost)
     return total
 
 
-def _unseen(seen: NodeCost, usage: Mapping[str, Any], cost_usd: float | None) -> NodeCost | None:
-    """What the run spent beyond the calls that are on record."""
-    calls = usage.get("calls", 0) - (seen.calls - seen.cached)
+def _untraced(
+    traced: NodeCost, usage: Mapping[str, Any], cost_usd: float | None
+) -> NodeCost | None:
+    """The difference between the manifest's usage and the traced calls."""
+    calls = usage.get("calls", 0) - (traced.calls - traced.cached)
     if calls <= 0:
         return None
-    is_priced = cost_usd is not None and seen.cost is not None
+    is_priced = cost_usd is not None and traced.cost is not None
     return NodeCost(
         calls=calls,
-        prompt_tokens=usage.get("prompt_tokens", 0) - seen.prompt_tokens,
-        completion_tokens=usage.get("completion_tokens", 0) - seen.completion_tokens,
-        cost=max(0.0, (cost_usd or 0.0) - (seen.cost or 0.0)) if is_priced else None,
+        prompt_tokens=usage.get("prompt_tokens", 0) - traced.prompt_tokens,
+        completion_tokens=usage.get("completion_tokens", 0) - traced.completion_tokens,
+        cost=max(0.0, (cost_usd or 0.0) - (traced.cost or 0.0)) if is_priced else None,
     )
 
 
 def _row(node: str, model: str, cost: NodeCost, kind: str | None = None) -> Markup:
-    timed = bool(cost.latencies)
+    # The manifest has no attempts and no latencies of failed samples.
+    is_timed = bool(cost.latencies)
     cells = [
         f"{cost.calls:,}",
         f"{cost.cached:,}",
-        # Of failed samples only what they spent is known, not how.
-        f"{cost.attempts:,}" if timed else "–",
+        f"{cost.attempts:,}" if is_timed else "–",
         f"{cost.prompt_tokens:,}",
         f"{cost.completion_tokens:,}",
-        f"{cost.median_ms:,.1f}" if timed else "–",
-        f"{cost.p95_ms:,.1f}" if timed else "–",
+        f"{cost.percentile(50):,.1f}" if is_timed else "–",
+        f"{cost.percentile(95):,.1f}" if is_timed else "–",
         "?" if cost.cost is None else f"{cost.cost:,.4f}",
     ]
-    return el(
-        "tr",
-        el("th", node, scope="row"),
-        el("td", model, class_="model"),
-        [el("td", cell) for cell in cells],
-        class_=kind,
-    )
+    names = [el("th", node, scope="row"), el("td", model, class_="model")]
+    return el("tr", names, [el("td", cell) for cell in cells], class_=kind)

@@ -1,20 +1,21 @@
-"""The overview: what the runs did and what it brought, each run a column."""
+"""The overview of the report: scores, counts and settings, one column per run."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from absa.insights import Insights
 from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
 from absa.report.ledger import ledger
-from absa.report.markup import Markup, el
+from absa.report.markup import Markup, card, el, items, quiet, scroll, table, tile
 from absa.report.people import people
 from absa.report.reading import ReportedRun
-from absa.report.scores import Headline, Score
+from absa.report.scores import Headline
 from absa.report.tally import Tally
 from absa.schemas.verdicts import OVERRIDES
 
@@ -30,81 +31,76 @@ _SWITCHES = (
 
 
 @dataclass
-class Shown:
-    """A run with what was counted about it."""
+class RunSummary:
+    """A run with its counts, and its samples as the page takes them."""
 
     number: int
     directory: ReportedRun
     headline: Headline | None
     tally: Tally = field(default_factory=Tally)
-    drawing: str | None = None
     insights: Insights = field(default_factory=Insights)
+    drawing: str | None = None
     # The column that is compared on the first page.
     by: str | None = None
+    # A short row for each sample, and the whole stories in compressed chunks.
+    index: list[dict[str, Any]] = field(default_factory=list)
+    chunks: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """What the run is called in the report."""
+        """The name of the run in the report."""
         return self.directory.name
 
-    @property
-    def is_conflict_review(self) -> bool:
-        """Whether the run held a conflict review."""
-        settings = self.directory.manifest.get("settings") or {}
-        return (settings.get("pipeline") or {}).get("protocol") == "conflict_review"
+    def settings(self, part: str) -> dict[str, Any]:
+        """A part of the settings as the manifest has them, for example `pipeline`."""
+        return (self.directory.manifest.get("settings") or {}).get(part) or {}
 
     @property
-    def failed(self) -> int:
-        """Samples that could not be analysed."""
-        return sum(e.get("uid") is not None for e in self.directory.errors)
+    def failed(self) -> list[dict[str, Any]]:
+        """Samples that could not be analyzed."""
+        return [error for error in self.directory.errors if error.get("uid") is not None]
 
     @property
     def bad_lines(self) -> list[dict[str, Any]]:
         """Lines of the data that could not be read."""
-        return [e for e in self.directory.errors if e.get("uid") is None]
+        return [error for error in self.directory.errors if error.get("uid") is None]
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Calls and tokens as the manifest counts them."""
+        return self.directory.manifest.get("usage") or {}
 
     @property
     def cost(self) -> float | None:
-        """What the run cost in US dollars, None if a price is not known."""
-        usage = self.directory.manifest.get("usage") or {}
-        cost = usage.get("cost_usd", self.tally.cost)
+        """The cost of the run in US dollars; None if a price is unknown."""
+        cost = self.usage.get("cost_usd", self.tally.cost)
         return cost if isinstance(cost, int | float) else None
 
-    def href(self, **wanted: str) -> str:
-        """A link to the samples of this run that are like this."""
-        return "#/samples?" + urlencode({"run": self.number, **wanted})
+    def href(self, **filters: str) -> str:
+        """A link to the samples of this run that pass these filters."""
+        return "#/samples?" + urlencode({"run": self.number, **filters})
 
 
-def overview(runs: Sequence[Shown]) -> Markup:
+def overview(runs: Sequence[RunSummary]) -> Markup:
     """The whole overview."""
+    if len(runs) == 1:
+        run = runs[0]
+        first = [
+            None if run.tally.with_gold else people(run.insights, run.number, run.by),
+            _tiles(run),
+        ]
+    else:
+        first = [_headline_table(runs)]
     return el(
         "main",
         _title(runs),
         _problems(runs),
-        [people(run.insights, run.number, run.by) for run in runs if not run.tally.with_gold]
-        if len(runs) == 1
-        else None,
-        _tiles(runs[0]) if len(runs) == 1 else _headline_table(runs),
-        _section("Fixed and broken", FIX_BREAK, runs, _fix_break),
-        _section("The conflict review", CONFLICT, runs, _conflict)
-        if any(run.is_conflict_review for run in runs)
-        else None,
-        _section("The second opinion", SECOND_OPINION, runs, _second_opinion)
-        if any(run.tally.second_opinion for run in runs)
-        else None,
-        _section("Contested texts", CONTEST, runs, _contest)
-        if any(run.tally.compared for run in runs)
-        else None,
-        _section("The debate's turns", TURNS, runs, _turns)
-        if any(run.tally.turns.total() for run in runs)
-        else None,
-        _section("Changes and ignored risks", MOVES, runs, _moves),
-        _section("The override gate", GATE, runs, _gate),
-        _section("Adopting Stage 2", ADOPT, runs, _adoption),
-        _section("The Moderator's rules", MODERATOR, runs, _rules),
-        _section("Calibration", CALIBRATION, runs, _calibration),
-        _section("Cost by node and model", COST, runs, _cost),
-        _section("What to keep in mind", ALARMS, runs, _alarms) if _evaluated(runs) else None,
+        first,
+        [
+            card(section.title, section.about, _columns(runs, section.part))
+            for section in SECTIONS
+            if any(map(section.is_needed, runs))
+        ],
         _graphs(runs),
         _settings(runs),
         id="overview",
@@ -113,48 +109,15 @@ def overview(runs: Sequence[Shown]) -> Markup:
     )
 
 
-FIX_BREAK = (
-    "Each sample's tuples, and its label, before and after the debate. Fixed: wrong in Stage 1 and "
-    "right in the end; broke: the other way round. Tuples are right if they are exactly the gold's."
-)
-CONFLICT = (
-    "Tuples of the three perspectives that contradict or overlap each other, or that a rule "
-    "doubts, go to three reviewers; the arbiter takes what at least two of them want."
-)
-TURNS = (
-    "Whether what a speaker said could be mapped to an aspect of Stage 1. A turn without edits "
-    "agrees with everything and is not counted."
-)
-MOVES = "What moved a result away from Stage 1, and why nothing came of a risk that was flagged."
-GATE = (
-    "Each aspect that the debate spoke of is judged; the first condition that holds decides. "
-    "A bar leads to its samples."
-)
-ADOPT = "Whether the reviewed and overridden result replaced Stage 1's, and why."
-MODERATOR = "How often each rule acted on the sentence's label."
-CALIBRATION = (
-    "How often answers of a given confidence are right. On the diagonal a confidence means what it "
-    "says; below it the answers are too sure of themselves. Larger dots hold more answers."
-)
-ALARMS = "What the evaluation warns of, and what never happened although it could have."
-COST = (
-    "Every call on record. Attempts are requests sent: a cached answer has none, a call that was "
-    "retried or repaired has several. Latency is per call; ? is a cost whose price is not known."
-)
-
-
-def _section(
-    title: str, about: str, runs: Sequence[Shown], part: Callable[[Shown], Markup]
-) -> Markup:
+def _columns(runs: Sequence[RunSummary], part: Callable[[RunSummary], Markup]) -> Markup:
     columns = [
         el("div", el("h3", run.name) if len(runs) > 1 else None, part(run), class_="column")
         for run in runs
     ]
-    head = el("div", el("h2", title), el("p", about, class_="about"), class_="section-head")
-    return el("section", head, el("div", columns, class_="columns"), class_="card")
+    return el("div", columns, class_="columns")
 
 
-def _title(runs: Sequence[Shown]) -> Markup:
+def _title(runs: Sequence[RunSummary]) -> Markup:
     if len(runs) == 1:
         run = runs[0]
         return el("div", el("h1", run.name), el("p", _facts(run), class_="facts"), class_="title")
@@ -166,14 +129,13 @@ def _title(runs: Sequence[Shown]) -> Markup:
     )
 
 
-def _facts(run: Shown) -> str:
-    manifest, tally = run.directory.manifest, run.tally
-    pipeline = (manifest.get("settings") or {}).get("pipeline") or {}
-    backend = (manifest.get("settings") or {}).get("backend") or {}
+def _facts(run: RunSummary) -> str:
+    manifest, languages = run.directory.manifest, run.tally.languages.most_common(4)
+    protocol, backend = run.settings("pipeline").get("protocol"), run.settings("backend")
     parts = [
-        f"{tally.samples:,} samples",
-        ", ".join(f"{lang} {count:,}" for lang, count in tally.languages.most_common(4)),
-        f"{pipeline['protocol']} protocol" if pipeline.get("protocol") else "",
+        f"{run.tally.samples:,} samples",
+        ", ".join(f"{lang} {count:,}" for lang, count in languages),
+        f"{protocol} protocol" if protocol else "",
         f"{backend.get('kind')} backend" if backend.get("kind") else "",
         str(backend.get("model") or ""),
         str(manifest.get("status") or ""),
@@ -182,74 +144,53 @@ def _facts(run: Shown) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _problems(runs: Sequence[Shown]) -> Markup | None:
-    lines = [
-        f"{run.name}: {problem}" if len(runs) > 1 else problem
-        for run in runs
-        for problem in [
-            *run.directory.problems,
-            *(
-                f"line {bad.get('line', '?')} of the data: {bad.get('reason', 'unreadable')}"
-                for bad in run.bad_lines
-            ),
+def _problems(runs: Sequence[RunSummary]) -> Markup | None:
+    lines = []
+    for run in runs:
+        problems = run.directory.problems + [
+            f"line {bad.get('line', '?')} of the data: {bad.get('reason', 'unreadable')}"
+            for bad in run.bad_lines
         ]
-    ]
+        lines += [f"{run.name}: {each}" if len(runs) > 1 else each for each in problems]
     if not lines:
         return None
-    more = len(lines) - _SHOWN_PROBLEMS
-    items = [el("li", line) for line in lines[:_SHOWN_PROBLEMS]]
-    if more > 0:
-        items.append(el("li", f"and {more:,} more"))
-    return el(
-        "section",
-        el("h2", "What could not be read"),
-        el("ul", items),
-        class_="card warning",
-    )
+    shown = lines[:_SHOWN_PROBLEMS]
+    if more := len(lines) - len(shown):
+        shown.append(f"and {more:,} more")
+    return el("section", el("h2", "What could not be read"), items(shown), class_="card warning")
 
 
-def _signed(value: float, digits: int = 3) -> str:
-    text = f"{value:+.{digits}f}"
-    return text.replace("-", "−") if text.strip("+-0.") else text[1:]
+# The first numbers ------------------------------------------------------------------------------
 
 
-def _interval(low: float, high: float) -> str:
-    return f"95 % interval {_signed(low, 0)} to {_signed(high, 0)}"
-
-
-def _tile(name: str, value: str, note: object, href: str | None = None) -> Markup:
-    inside = [
-        el("span", name, class_="tile-name"),
-        el("span", value, class_="tile-value"),
-        el("span", note, class_="tile-note"),
-    ]
-    return el("a", inside, class_="tile", href=href) if href else el("div", inside, class_="tile")
-
-
-def _tiles(run: Shown) -> Markup:
+def _tiles(run: RunSummary) -> Markup:
     tally = run.tally
-    scores = run.headline.scores if run.headline else ()
-    tiles = [_score_tile(score) for score in scores if _is_main(score)]
+    tiles = []
+    for score in run.headline.scores if run.headline else ():
+        if score.name in ("Pair F1", "Label accuracy"):
+            note = [f"Stage 1 {score.stage1:.3f} · ", el("b", _signed(score.difference))]
+            if score.interval:
+                note.append(" · 95 % interval {:.3f} to {:.3f}".format(*score.interval))
+            tiles.append(tile(score.name, f"{score.final:.3f}", note))
+    changed = (
+        f"{percent(tally.changed, tally.samples)} of the samples · "
+        f"tuples {tally.tuples_changed:,}, label {tally.label_changed:,}"
+    )
+    failed = f"{len(run.failed):,} failed · {len(run.bad_lines):,} unreadable lines"
     tiles += [
-        _gain_tile(run),
-        _tile(
-            "Changed",
-            f"{tally.changed:,}",
-            f"{percent(tally.changed, tally.samples)} of the samples · "
-            f"tuples {tally.tuples_changed:,}, label {tally.label_changed:,}",
-            run.href(changed="1"),
-        ),
-        _tile(
+        tile("Net gain, samples", *_gain(run)),
+        tile("Changed", f"{tally.changed:,}", changed, run.href(changed="1")),
+        tile(
             "Analysed",
             f"{tally.samples:,}",
-            f"{run.failed:,} failed · {len(run.bad_lines):,} unreadable lines",
+            failed,
             run.href(failed="1") if run.failed else run.href(),
         ),
-        _tile("Cost", _dollars(run.cost), _spent(run)),
     ]
     if tally.unnamed:
-        note = f"of {tally.tuples:,} tuples name no aspect: scored by category, not in pair F1"
-        tiles.insert(-1, _tile("Unnamed", f"{tally.unnamed:,}", note))
+        unnamed = f"of {tally.tuples:,} tuples name no aspect: scored by category, not in pair F1"
+        tiles.append(tile("Unnamed", f"{tally.unnamed:,}", unnamed))
+    tiles.append(tile("Cost", _dollars(run.cost), _spent(run)))
     hint = None
     if run.headline is None:
         hint = el(
@@ -262,74 +203,18 @@ def _tiles(run: Shown) -> Markup:
     return el("div", el("div", tiles, class_="tiles"), hint, class_="headline")
 
 
-def _is_main(score: Score) -> bool:
-    return score.name in ("Pair F1", "Label accuracy")
-
-
-def _score_tile(score: Score) -> Markup:
-    note = [f"Stage 1 {score.stage1:.3f} · ", el("b", _signed(score.difference))]
-    if score.interval:
-        note.append(" · 95 % interval {:.3f} to {:.3f}".format(*score.interval))
-    return _tile(score.name, f"{score.final:.3f}", note)
-
-
-def _gain(run: Shown) -> tuple[str, str]:
-    """Net gain and what stands below it."""
-    fixed, broke = run.tally.pairs["fix"], run.tally.pairs["break"]
-    if not run.tally.pairs:
-        return "–", "no gold to compare with"
-    note = f"{fixed:,} fixed, {broke:,} broke"
-    gain = run.headline.gain if run.headline else None
-    if gain is None:
-        return _signed(fixed - broke, 0), note
-    return _signed(gain.value, 0), f"{note} · {_interval(gain.low, gain.high)}"
-
-
-def _gain_tile(run: Shown) -> Markup:
-    value, note = _gain(run)
-    return _tile("Net gain, samples", value, note)
-
-
-def _dollars(cost: float | None) -> str:
-    if cost is None:
-        return "unknown"
-    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.4f}"
-
-
-def _spent(run: Shown) -> str:
-    usage = run.directory.manifest.get("usage") or {}
-    calls = usage.get("calls", sum(n.calls for n in run.tally.calls.values()))
-    tokens = sum(usage.get(k, 0) for k in ("prompt_tokens", "completion_tokens"))
-    cached = usage.get("cached_calls", 0)
-    return f"{calls:,} calls · {tokens:,} tokens" + (f" · {cached:,} cached" if cached else "")
-
-
-def _headline_table(runs: Sequence[Shown]) -> Markup:
+def _headline_table(runs: Sequence[RunSummary]) -> Markup:
     names = dict.fromkeys(s.name for run in runs if run.headline for s in run.headline.scores)
-    rows = [_score_row(name, runs) for name in names]
-    rows += [
-        _row("Net gain, samples", [[el("b", v), el("small", n)] for v, n in map(_gain, runs)]),
-        _row(
-            "Changed",
-            [
-                [
-                    el("b", f"{run.tally.changed:,}"),
-                    el("small", percent(run.tally.changed, run.tally.samples)),
-                ]
-                for run in runs
-            ],
-        ),
-        _row(
-            "Analysed",
-            [
-                [el("b", f"{run.tally.samples:,}"), el("small", f"{run.failed:,} failed")]
-                for run in runs
-            ],
-        ),
-        _row("Cost", [[el("b", _dollars(run.cost)), el("small", _spent(run))] for run in runs]),
-    ]
-    head = el("tr", el("td"), [el("th", run.name, scope="col") for run in runs])
-    table = el("table", el("thead", head), el("tbody", rows), class_="side")
+    rows: dict[str, list[tuple[str, str]]] = {
+        **{name: [_score(name, run) for run in runs] for name in names},
+        "Net gain, samples": [_gain(run) for run in runs],
+        "Changed": [
+            (f"{run.tally.changed:,}", percent(run.tally.changed, run.tally.samples))
+            for run in runs
+        ],
+        "Analysed": [(f"{run.tally.samples:,}", f"{len(run.failed):,} failed") for run in runs],
+        "Cost": [(_dollars(run.cost), _spent(run)) for run in runs],
+    }
     missing = [run.name for run in runs if run.headline is None]
     hint = el(
         "p",
@@ -338,81 +223,97 @@ def _headline_table(runs: Sequence[Shown]) -> Markup:
         " on it first.",
         class_="hint",
     )
-    return el(
-        "section",
-        el("div", el("h2", "At a glance"), class_="section-head"),
-        el("div", table, class_="scroll", tabindex="0"),
-        hint if missing else None,
-        class_="card",
-    )
-
-
-def _row(name: str, cells: Sequence[object]) -> Markup:
-    return el("tr", el("th", name, scope="row"), [el("td", cell) for cell in cells])
-
-
-def _score_row(name: str, runs: Sequence[Shown]) -> Markup:
-    cells: list[object] = []
-    for run in runs:
-        scores = run.headline.scores if run.headline else ()
-        score = next((s for s in scores if s.name == name), None)
-        cells.append(
-            [
-                el("b", f"{score.final:.3f}"),
-                el("small", f"Stage 1 {score.stage1:.3f} · {_signed(score.difference)}"),
-            ]
-            if score
-            else "–"
+    cells = [
+        el(
+            "tr",
+            el("th", name, scope="row"),
+            [el("td", el("b", value), el("small", note)) for value, note in values],
         )
-    return _row(name, cells)
+        for name, values in rows.items()
+    ]
+    numbers = table(["", *(run.name for run in runs)], cells, "side")
+    return card("At a glance", None, scroll(numbers), hint if missing else None)
 
 
-def _fix_break(run: Shown) -> Markup:
+def _score(name: str, run: RunSummary) -> tuple[str, str]:
+    """A final score, and the score of Stage 1 with the difference."""
+    scores = run.headline.scores if run.headline else ()
+    score = next((s for s in scores if s.name == name), None)
+    if score is None:
+        return "–", ""
+    return f"{score.final:.3f}", f"Stage 1 {score.stage1:.3f} · {_signed(score.difference)}"
+
+
+def _gain(run: RunSummary) -> tuple[str, str]:
+    """The net gain, and the counts behind it."""
+    fixed, broke = run.tally.pairs["fix"], run.tally.pairs["break"]
+    if not run.tally.pairs:
+        return "–", "no gold annotations"
+    note = f"{fixed:,} fixed, {broke:,} broke"
+    gain = run.headline.gain if run.headline else None
+    if gain is None:
+        return _signed(fixed - broke, 0), note
+    interval = f"95 % interval {_signed(gain.low, 0)} to {_signed(gain.high, 0)}"
+    return _signed(gain.value, 0), f"{note} · {interval}"
+
+
+def _signed(value: float, digits: int = 3) -> str:
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "−") if text.strip("+-0.") else text[1:]
+
+
+def _dollars(cost: float | None) -> str:
+    if cost is None:
+        return "unknown"
+    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.4f}"
+
+
+def _spent(run: RunSummary) -> str:
+    calls = run.usage.get("calls", sum(n.calls for n in run.tally.calls.values()))
+    tokens = sum(run.usage.get(k, 0) for k in ("prompt_tokens", "completion_tokens"))
+    cached = run.usage.get("cached_calls", 0)
+    return f"{calls:,} calls · {tokens:,} tokens" + (f" · {cached:,} cached" if cached else "")
+
+
+# The sections, each for one run -----------------------------------------------------------------
+
+
+def _fix_break(run: RunSummary) -> Markup:
     if not run.tally.with_gold:
-        return el("p", "The data has no gold.", class_="quiet")
-    head = el(
-        "tr",
-        el("td"),
-        [el("th", words.OUTCOMES[name], scope="col") for name in OUTCOMES],
-        el("th", "Net gain", scope="col"),
-    )
+        return quiet("The data has no gold annotations.")
+    heads = ["", *(words.OUTCOMES[name] for name in OUTCOMES), "Net gain"]
     rows = [
         _outcomes("Tuples", "outcome", run.tally.pairs, run),
         _outcomes("Label", "label", run.tally.labels, run),
     ]
-    return el(
-        "div", el("table", el("thead", head), el("tbody", rows), class_="counts"), class_="scroll"
-    )
+    return scroll(table(heads, rows, "counts"))
 
 
-def _outcomes(name: str, key: str, found: Any, run: Shown) -> Markup:
-    if not found:
-        return el("tr", el("th", name, scope="row"), el("td", "no gold", colspan=5))
+def _outcomes(name: str, key: str, counts: Counter[str], run: RunSummary) -> Markup:
+    head = el("th", name, scope="row")
+    if not counts:
+        return el("tr", head, el("td", "no gold annotations", colspan=5))
     cells = [
         el(
             "td",
-            el("a", f"{found[code]:,}", href=run.href(**{key: code})) if found[code] else "0",
-            el("small", percent(found[code], sum(found.values()))),
+            el("a", f"{counts[code]:,}", href=run.href(**{key: code})) if counts[code] else "0",
+            el("small", percent(counts[code], counts.total())),
         )
         for code in OUTCOMES
     ]
-    gain = _signed(found["fix"] - found["break"], 0)
-    return el("tr", el("th", name, scope="row"), cells, el("td", el("b", gain)))
+    gain = _signed(counts["fix"] - counts["break"], 0)
+    return el("tr", head, cells, el("td", el("b", gain)))
 
 
-def _conflict(run: Shown) -> Markup:
+def _conflict(run: RunSummary) -> Markup:
     tally = run.tally
-    if not run.is_conflict_review:
-        return el("p", "There was no conflict review.", class_="quiet")
+    if not _is_conflict_review(run):
+        return quiet("This run held no conflict review.")
     steps = [
         Bar("Samples analysed", "samples", tally.samples),
         Bar("Samples with a tuple in doubt", "in doubt", tally.in_doubt, strong=True),
     ]
-    rows = [
-        Bar(name, case, tally.cases[case], case == "majority")
-        for case, name in words.ARBITER.items()
-        if tally.cases[case]
-    ]
+    rows = _bars(words.ARBITER, tally.cases, strong="majority")
     reviewed = f"{tally.reviewed_tuples:,} tuples reviewed, {tally.changed_tuples:,} changed"
     return el(
         "div",
@@ -422,76 +323,73 @@ def _conflict(run: Shown) -> Markup:
     )
 
 
-SECOND_OPINION = (
-    "The first call beside the embedded analyser. Where they agree no further call is made; where "
-    "the model agrees too rarely over the run, the analyser decides alone."
-)
+def _is_conflict_review(run: RunSummary) -> bool:
+    return run.settings("pipeline").get("protocol") == "conflict_review"
 
 
-def _second_opinion(run: Shown) -> Markup:
+def _bars(
+    names: dict[str, str], counts: Counter[str], strong: str = "", *, zeros: bool = False
+) -> list[Bar]:
+    """A bar for each code, in the order of the names."""
+    return [
+        Bar(name, code, counts[code], code == strong)
+        for code, name in names.items()
+        if counts[code] or zeros
+    ]
+
+
+def _commonest(names: dict[str, str], counts: Counter[str]) -> list[tuple[str, str, int]]:
+    """Name, code and count, the highest count first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [(names.get(code, code), code, count) for code, count in ordered]
+
+
+def _second_opinion(run: RunSummary) -> Markup:
     tally = run.tally
     asked = tally.second_opinion.total()
     if not asked:
-        return el("p", "There was no second reader.", class_="quiet")
+        return quiet("This run did not use the protocol selective.")
     calls = sum(number * texts for number, texts in tally.calls_made.items())
     names = {"agreed": "Agreed", "contested": "Contested", "reader_alone": "Analyser alone"}
-    rows = [Bar(name, code, tally.second_opinion[code]) for code, name in names.items()]
-    return el("div", bars(rows, asked), el("h4", f"{calls / asked:.2f} calls a text"))
+    rows = _bars(names, tally.second_opinion, zeros=True)
+    return el("div", bars(rows, asked), el("h4", f"{calls / asked:.2f} calls per text"))
 
 
-CONTEST = (
-    "Stage 1 beside the embedded analyser. Where nothing speaks for a debate, the debate and Stage "
-    "2 are skipped. A text may have several reasons."
-)
-
-
-def _contest(run: Shown) -> Markup:
+def _contest(run: RunSummary) -> Markup:
     tally = run.tally
     if not tally.compared:
-        return el("p", "The debate was held about every text.", class_="quiet")
-    rows = [Bar(name, code, tally.contest[code]) for code, name in words.CONTEST.items()]
-    return bars(rows, tally.compared)
+        return quiet("This run debated every text.")
+    return bars(_bars(words.CONTEST, tally.contest, zeros=True), tally.compared)
 
 
-def _turns(run: Shown) -> Markup:
-    tally = run.tally
-    if not tally.turns.total():
-        return el("p", "No turn said anything.", class_="quiet")
-    rows = [Bar(name, code, tally.turns[code]) for code, name in words.MAPPED.items()]
-    why = [
-        Bar(name, code, tally.unmapped[code])
-        for code, name in words.UNMAPPED.items()
-        if tally.unmapped[code]
-    ]
+def _turns(run: RunSummary) -> Markup:
+    turns, whole = run.tally.turns, run.tally.turns.total()
+    if not whole:
+        return quiet("No turn proposed an edit.")
+    why = _bars(words.UNMAPPED, run.tally.unmapped)
     return el(
         "div",
-        bars(rows, tally.turns.total()),
-        [el("h4", "Why not"), bars(why, tally.turns.total())] if why else None,
+        bars(_bars(words.MAPPED, turns, zeros=True), whole),
+        [el("h4", "Why not"), bars(why, whole)] if why else None,
     )
 
 
-def _moves(run: Shown) -> Markup:
+def _moves(run: RunSummary) -> Markup:
     tally = run.tally
-    rows = [
-        Bar(name, code, tally.moves[code], code == "guided") for code, name in words.MOVES.items()
-    ]
-    why = [
-        Bar(words.IGNORED.get(code, code), code, count)
-        for code, count in sorted(tally.ignored.items(), key=lambda item: (-item[1], item[0]))
-    ]
+    why = [Bar(*row) for row in _commonest(words.IGNORED, tally.ignored)]
     head = f"{tally.flagged:,} samples with a risk, {tally.ignored.total():,} of them not changed"
     return el(
         "div",
-        bars(rows, tally.samples),
+        bars(_bars(words.MOVES, tally.moves, strong="guided", zeros=True), tally.samples),
         el("h4", head) if tally.flagged else None,
         bars(why, tally.flagged) if why else None,
     )
 
 
-def _gate(run: Shown) -> Markup:
+def _gate(run: RunSummary) -> Markup:
     tally = run.tally
     if not tally.judged:
-        return el("p", "No aspect came to the gate.", class_="quiet")
+        return quiet("The gate judged no aspect.")
     overrides = sum(tally.verdicts[code] for code in OVERRIDES)
     steps = [
         Bar("Samples analysed", "samples", tally.samples),
@@ -500,22 +398,19 @@ def _gate(run: Shown) -> Markup:
         Bar("Samples with a confirmed aspect", "confirmed", tally.confirmed),
     ]
     rows = [
-        Bar(words.GATE.get(code, code), code, count, code in OVERRIDES, run.href(gate=code))
-        for code, count in sorted(tally.verdicts.items(), key=lambda item: (-item[1], item[0]))
+        Bar(name, code, count, code in OVERRIDES, run.href(gate=code))
+        for name, code, count in _commonest(words.GATE, tally.verdicts)
     ]
+    counts = f"{tally.judged:,} aspects judged, {overrides:,} overridden"
     return el(
         "div",
         bars(steps, tally.samples),
-        el(
-            "h4",
-            f"{tally.judged:,} aspects judged, {overrides:,} overridden",
-            el("small", _near(run)),
-        ),
+        el("h4", counts, el("small", _near(run))),
         bars(rows, tally.judged),
     )
 
 
-def _near(run: Shown) -> str:
+def _near(run: RunSummary) -> str:
     near = run.directory.gate_summary.get("near_threshold")
     if not isinstance(near, dict) or not near.get("denominator"):
         return ""
@@ -523,10 +418,10 @@ def _near(run: Shown) -> str:
     return f"{count:,} within {within} of a threshold" if isinstance(count, int) else ""
 
 
-def _adoption(run: Shown) -> Markup:
+def _adoption(run: RunSummary) -> Markup:
     tally = run.tally
     if not tally.stage2:
-        return el("p", "There was no Stage 2.", class_="quiet")
+        return quiet("This run had no Stage 2.")
     rows = [
         Bar(
             words.adoption_name(decision, reason),
@@ -541,111 +436,166 @@ def _adoption(run: Shown) -> Markup:
     return el("div", el("h4", adopted), bars(rows, tally.stage2))
 
 
-def _rules(run: Shown) -> Markup:
+def _rules(run: RunSummary) -> Markup:
     tally = run.tally
-    if not tally.rules:
-        return el("p", "No rule acted.", class_="quiet")
     rows = [
-        Bar(f"{rule}: {words.RULES[rule]}", rule, tally.rules[rule], href=run.href(rule=rule))
-        for rule in words.RULES
+        Bar(f"{rule}: {does}", rule, tally.rules[rule], href=run.href(rule=rule))
+        for rule, does in words.RULES.items()
         if tally.rules[rule]
     ]
-    return bars(rows, tally.samples)
+    return bars(rows, tally.samples) if rows else quiet("No rule acted on a label.")
 
 
-def _calibration(run: Shown) -> Markup:
-    tally = run.tally
-    if not tally.with_gold:
-        return el("p", "The data has no gold.", class_="quiet")
-    return el(
-        "div",
-        reliability("Aspects and their polarity", tally.aspect_reliability),
-        reliability("Sentence label", tally.label_reliability),
-        class_="plots",
-    )
+def _calibration(run: RunSummary) -> Markup:
+    if not run.tally.with_gold:
+        return quiet("The data has no gold annotations.")
+    plots = [
+        reliability("Aspects and their polarity", run.tally.aspect_reliability),
+        reliability("Sentence label", run.tally.label_reliability),
+    ]
+    return el("div", plots, class_="plots")
 
 
-def _cost(run: Shown) -> Markup:
-    return ledger(run.tally.calls, run.directory.manifest.get("usage") or {}, run.cost)
-
-
-def _evaluated(runs: Sequence[Shown]) -> bool:
-    return any(run.headline and run.headline.alarms for run in runs)
-
-
-def _alarms(run: Shown) -> Markup:
+def _alarms(run: RunSummary) -> Markup:
     alarms = run.headline.alarms if run.headline else ()
-    if not alarms:
-        return el("p", "Nothing.", class_="quiet")
-    return el("ul", [el("li", text) for text in alarms], class_="short-list")
+    return items(alarms, "short-list") if alarms else quiet("Nothing.")
 
 
-def _graphs(runs: Sequence[Shown]) -> Markup:
-    drawn: dict[str, list[str]] = {}
+class Section(NamedTuple):
+    """A section of the overview; it is left out unless a run needs it."""
+
+    title: str
+    about: str
+    part: Callable[[RunSummary], Markup]
+    is_needed: Callable[[RunSummary], object] = lambda run: True
+
+
+SECTIONS = (
+    Section(
+        "Fixed and broken",
+        "Each sample's tuples, and its label, before and after the debate. Fixed: wrong in Stage 1 "
+        "and right in the final result. Broke: right in Stage 1 and wrong in the final result. "
+        "Tuples are right if they are exactly those of the gold.",
+        _fix_break,
+    ),
+    Section(
+        "The conflict review",
+        "Tuples of the three perspectives that contradict or overlap each other, or that a rule "
+        "doubts, go to three reviewers. The arbiter does what at least two of them ask for.",
+        _conflict,
+        _is_conflict_review,
+    ),
+    Section(
+        "The second opinion",
+        "The first call is compared with the embedded analyser. Where they agree, no further call "
+        "is made. If the model agrees too rarely over the run, the analyser decides alone.",
+        _second_opinion,
+        lambda run: run.tally.second_opinion,
+    ),
+    Section(
+        "Contested texts",
+        "Stage 1 is compared with the embedded analyser. Without a reason for a debate, the debate "
+        "and Stage 2 are skipped. A text may have several reasons.",
+        _contest,
+        lambda run: run.tally.compared,
+    ),
+    Section(
+        "The debate's turns",
+        "Whether a speaker's edit could be mapped to an aspect of Stage 1. A turn without edits "
+        "agrees with Stage 1 and is not counted.",
+        _turns,
+        lambda run: run.tally.turns.total(),
+    ),
+    Section(
+        "Changes and ignored risks",
+        "What changed a result since Stage 1, and why a flagged risk changed nothing.",
+        _moves,
+    ),
+    Section(
+        "The override gate",
+        "The gate judges each aspect that the debate spoke of. The first condition that holds "
+        "decides. A bar leads to its samples.",
+        _gate,
+    ),
+    Section(
+        "Adopting Stage 2",
+        "Whether the result of Stage 2, after reviews and overrides, replaced that of Stage 1, and "
+        "why.",
+        _adoption,
+    ),
+    Section(
+        "The Moderator's rules", "How often each rule acted on the label of a sentence.", _rules
+    ),
+    Section(
+        "Calibration",
+        "How often answers with a given confidence are correct. On the diagonal the confidence "
+        "equals the accuracy; below it the confidence is too high. Larger dots hold more answers.",
+        _calibration,
+    ),
+    Section(
+        "Cost by node and model",
+        "All recorded calls. Attempts are requests sent: a cached answer has none, a call that was "
+        "retried or repaired has several. Latency is per call. ? means that a price is unknown.",
+        lambda run: ledger(run.tally.calls, run.usage, run.cost),
+    ),
+    Section(
+        "What to keep in mind",
+        "Warnings of the evaluation, and rules that never fired although they were reached.",
+        _alarms,
+        lambda run: run.headline and run.headline.alarms,
+    ),
+)
+
+
+# Graph and settings -----------------------------------------------------------------------------
+
+
+def _graphs(runs: Sequence[RunSummary]) -> Markup:
+    names: dict[str, list[str]] = {}
     for run in runs:
         if run.drawing:
-            drawn.setdefault(run.drawing, []).append(run.name)
+            names.setdefault(run.drawing, []).append(run.name)
     figures = [
         el(
             "figure",
-            el("figcaption", ", ".join(names)) if len(runs) > 1 else None,
-            # Its style sheet speaks of `text` and `.box`: kept in a tree of its own.
+            el("figcaption", ", ".join(of_drawing)) if len(runs) > 1 else None,
+            # The style sheet of the drawing has rules for `text` and `.box`. In a shadow tree they
+            # do not apply to the rest of the page.
             el("div", el("template", Markup(svg), shadowrootmode="open"), class_="drawing"),
             class_="graph",
         )
-        for svg, names in drawn.items()
+        for svg, of_drawing in names.items()
     ]
-    head = el(
-        "div",
-        el("h2", "The graph"),
-        el("p", "The nodes and edges that these settings give. ", class_="about"),
-        class_="section-head",
-    )
-    nothing = el("p", "The settings of the run cannot be drawn.", class_="quiet")
-    return el("section", head, el("div", figures or nothing, class_="graphs"), class_="card")
+    content = figures or quiet("The settings of the run cannot be drawn.")
+    about = "The nodes and edges under the settings of the run."
+    return card("The graph", about, el("div", content, class_="graphs"))
 
 
-def _settings(runs: Sequence[Shown]) -> Markup:
+def _settings(runs: Sequence[RunSummary]) -> Markup:
     facts = [_run_facts(run) for run in runs]
     rows = []
     for name in dict.fromkeys(name for facts_of_run in facts for name in facts_of_run):
         values = [facts_of_run.get(name, "–") for facts_of_run in facts]
-        differs = len(set(values)) > 1
-        rows.append(
-            el(
-                "tr",
-                el("th", name, scope="row"),
-                [el("td", value) for value in values],
-                class_="differs" if differs else None,
-            )
-        )
-    head = el("tr", el("td"), [el("th", run.name, scope="col") for run in runs])
-    table = el(
-        "table",
-        el("thead", head) if len(runs) > 1 else None,
-        el("tbody", rows),
-        class_="side plain",
-    )
-    return el(
-        "section",
-        el("div", el("h2", "Settings and origin"), class_="section-head"),
-        el("div", table, class_="scroll", tabindex="0"),
-        class_="card",
-    )
+        cells = [el("th", name, scope="row"), *(el("td", value) for value in values)]
+        rows.append(el("tr", cells, class_="differs" if len(set(values)) > 1 else None))
+    heads = ["", *(run.name for run in runs)]
+    return card("Settings and origin", None, scroll(table(heads, rows, "side plain")))
 
 
-def _run_facts(run: Shown) -> dict[str, str]:
-    manifest = run.directory.manifest
-    settings = manifest.get("settings") or {}
-    pipeline, backend = settings.get("pipeline") or {}, settings.get("backend") or {}
+def _run_facts(run: RunSummary) -> dict[str, str]:
+    manifest, pipeline, backend = (
+        run.directory.manifest,
+        run.settings("pipeline"),
+        run.settings("backend"),
+    )
     debate, override = pipeline.get("debate") or {}, pipeline.get("debate_override") or {}
     data = manifest.get("data") or {}
-    switched = [name for key, name in _SWITCHES if pipeline.get(key) is False]
+    switched_off = [name for key, name in _SWITCHES if pipeline.get(key) is False]
+    order = ", ".join(map(str, debate.get("order") or []))
     facts = {
         "Protocol": pipeline.get("protocol"),
-        "Switched off": ", ".join(switched) or "nothing",
-        "Debate": f"{debate.get('protocol')}, rounds: {debate.get('rounds')}, "
-        f"order: {', '.join(map(str, debate.get('order') or []))}"
+        "Switched off": ", ".join(switched_off) or "nothing",
+        "Debate": f"{debate.get('protocol')}, rounds: {debate.get('rounds')}, order: {order}"
         if pipeline.get("enable_debate")
         else "none",
         "Gate": ", ".join(
@@ -655,7 +605,7 @@ def _run_facts(run: Shown) -> dict[str, str]:
         "Backend": " ".join(str(backend[k]) for k in ("kind", "model") if backend.get(k)),
         "Temperature": backend.get("temperature"),
         "Seeds": ", ".join(map(str, manifest.get("seeds") or [])),
-        # Only the file's name: where it lay on somebody's disk is nobody's business.
+        # Only the name of the file: its folder is private.
         "Data": str(data.get("path") or "").replace("\\", "/").rpartition("/")[2],
         "Data SHA-256": str(data.get("sha256") or "")[:16],
         "Run": manifest.get("run_id"),

@@ -1,4 +1,4 @@
-"""The first page of a run without gold: what people complain about and what they like."""
+"""The first section about a run without gold: what people like and dislike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from absa.insights import NOT_NAMED, Insights, Topic
 from absa.report.charts import percent
-from absa.report.markup import Markup, el
+from absa.report.markup import Markup, card, el, quiet, scroll, table
 from absa.schemas.answers import POLARITIES
 
 TOPICS = 20
@@ -21,68 +21,69 @@ ABOUT = (
 
 
 def filter_code(topic: Topic, polarity: str) -> str:
-    """What the samples' filter calls a topic with a polarity."""
+    """The name of a topic with a polarity in the filter of the samples."""
     return f"{topic.name}: {polarity}"
 
 
-def filters(found: Insights) -> Iterable[tuple[int, str]]:
-    """The texts of each topic that is shown, by number, with what the filter calls it."""
-    for topic in shown_topics(found):
+def filters(insights: Insights) -> Iterable[tuple[int, str]]:
+    """The number of each text of a shown topic, with the name of the topic in the filter."""
+    for topic in shown_topics(insights):
         for polarity, numbers in topic.texts.items():
             yield from ((number, filter_code(topic, polarity)) for number in numbers)
 
 
-def shown_topics(found: Insights) -> list[Topic]:
-    """The topics on the page: the commonest, and the best and worst."""
-    every = [*found.ranked()[:TOPICS], *_best(found, "negative"), *_best(found, "positive")]
+def shown_topics(insights: Insights) -> list[Topic]:
+    """The topics on the page: the most frequent, the most liked and the most disliked."""
+    every = [
+        *insights.ranked()[:TOPICS],
+        *_best(insights, "negative"),
+        *_best(insights, "positive"),
+    ]
     return list({id(topic): topic for topic in every}.values())
 
 
-def people(found: Insights, run: int, by: str | None) -> Markup:
+def people(insights: Insights, run: int, by: str | None) -> Markup:
     """The section."""
-    trend, column = found.trend(), by or found.comparable()
-    return el(
-        "section",
+    trend, column = insights.trend(), by or insights.comparable()
+    return card(
+        "What people say",
+        ABOUT,
+        el("p", _sentence(insights), class_="verdict-line"),
         el(
             "div",
-            el("h2", "What people say"),
-            el("p", ABOUT, class_="about"),
-            class_="section-head",
-        ),
-        el("p", _sentence(found), class_="verdict-line"),
-        el(
-            "div",
-            _list(found, run, "negative", "What people complain about"),
-            _list(found, run, "positive", "What people like"),
+            _list(insights, run, "negative", "What people complain about"),
+            _list(insights, run, "positive", "What people like"),
             class_="said",
         ),
         el("h3", "All topics"),
-        _table(found, run),
+        _topics(insights, run),
         [el("h3", f"Over time, by {trend['column']}"), _trend(trend["buckets"])] if trend else None,
-        _comparison(found.by(column)) if column else None,
+        _comparison(insights.by(column)) if column else None,
         class_="card people",
     )
 
 
-def _best(found: Insights, polarity: str) -> list[Topic]:
-    return found.ranked(polarity)[:_BEST]
+def _best(insights: Insights, polarity: str) -> list[Topic]:
+    return insights.ranked(polarity)[:_BEST]
 
 
-def _sentence(found: Insights) -> str:
-    texts = len(found.uids)
+def _sentence(insights: Insights) -> str:
+    texts = len(insights.uids)
     parts = []
     for polarity, words in (("negative", "complain most about"), ("positive", "like most")):
-        names = [f"{t.name} ({t.count(polarity):,})" for t in _best(found, polarity)[:3]]
+        names = [f"{t.name} ({t.count(polarity):,})" for t in _best(insights, polarity)[:3]]
         if names:
             parts.append(f"People {words} {', '.join(names)}.")
     labels = ", ".join(
-        f"{percent(found.labels[p], texts)} {p}" for p in (*POLARITIES, "mixed") if found.labels[p]
+        f"{percent(insights.labels[p], texts)} {p}"
+        for p in (*POLARITIES, "mixed")
+        if insights.labels[p]
     )
     return " ".join([*parts, f"Of {texts:,} texts: {labels}."])
 
 
-def _list(found: Insights, run: int, polarity: str, title: str) -> Markup:
-    topics = _best(found, polarity)
+def _list(insights: Insights, run: int, polarity: str, title: str) -> Markup:
+    topics = _best(insights, polarity)
     longest = max((topic.count(polarity) for topic in topics), default=1)
     items = [
         el(
@@ -114,41 +115,27 @@ def _list(found: Insights, run: int, polarity: str, title: str) -> Markup:
         )
         for topic in topics
     ]
-    nothing = el("p", "Nothing.", class_="quiet")
-    return el(
-        "div", el("h3", title), el("ol", items) if items else nothing, class_=f"part {polarity}"
-    )
+    content = el("ol", items) if items else quiet("Nothing.")
+    return el("div", el("h3", title), content, class_=f"part {polarity}")
 
 
 def _href(topic: Topic, run: int, polarity: str) -> str:
-    wanted = {"run": run, "topic": filter_code(topic, polarity)}
-    return "#/samples?" + urlencode(wanted)
+    filters = {"run": run, "topic": filter_code(topic, polarity)}
+    return "#/samples?" + urlencode(filters)
 
 
-def _table(found: Insights, run: int) -> Markup:
+def _topics(insights: Insights, run: int) -> Markup:
     heads = ("Topic", "Positive", "Negative", "Neutral", "", "Negative share", "All")
-    judged = sum(topic.total for topic in found.topics.values())
-    rows = [_row(topic, run, judged) for topic in found.ranked()[:TOPICS]]
-    more = len(found.topics) - len(rows)
-    return el(
-        "div",
-        el(
-            "table",
-            el("thead", el("tr", [el("th", head, scope="col") for head in heads])),
-            el("tbody", rows),
-            class_="counts topics",
-        ),
-        el("p", f"and {more:,} more topics: absa insights --json", class_="quiet")
-        if more > 0
-        else None,
-        class_="scroll",
-        tabindex="0",
-    )
+    judged = sum(topic.total for topic in insights.topics.values())
+    rows = [_row(topic, run, judged) for topic in insights.ranked()[:TOPICS]]
+    more = len(insights.topics) - len(rows)
+    hint = quiet(f"and {more:,} more topics: absa insights --json") if more > 0 else None
+    return scroll(table(heads, rows, "counts topics"), hint)
 
 
 def _row(topic: Topic, run: int, judged: int) -> Markup:
     others = [n for n, _ in topic.names.most_common(5) if n != topic.name]
-    name = topic.name if topic.name != NOT_NAMED else "the text as a whole, nothing named"
+    name = topic.name if topic.name != NOT_NAMED else "the text as a whole"
     return el(
         "tr",
         el("th", name, el("small", ", ".join(others)) if others else None, scope="row"),
@@ -176,7 +163,7 @@ def _split(topic: Topic) -> Markup:
 
 
 def _trend(buckets: list[dict[str, Any]]) -> Markup:
-    """Positive upwards, negative downwards, a bar for each bucket."""
+    """Bars over time: positive upwards, negative downwards."""
     highest = max((max(b["positive"], b["negative"]) for b in buckets), default=1) or 1
     step = (_WIDTH - _LEFT) / max(1, len(buckets))
     middle = (_HEIGHT - _BOTTOM) / 2
@@ -218,15 +205,7 @@ def _trend(buckets: list[dict[str, Any]]) -> Markup:
 
 
 def _comparison(by: Mapping[str, Any]) -> list[Markup]:
-    heads = (
-        by["column"],
-        "Texts",
-        "Positive",
-        "Negative",
-        "Negative share",
-        "Complaints",
-        "Praise",
-    )
+    heads = ("Texts", "Positive", "Negative", "Negative share", "Complaints", "Praise")
     rows = [
         el(
             "tr",
@@ -240,10 +219,4 @@ def _comparison(by: Mapping[str, Any]) -> list[Markup]:
         )
         for value in by["values"]
     ]
-    table = el(
-        "table",
-        el("thead", el("tr", [el("th", head, scope="col") for head in heads])),
-        el("tbody", rows),
-        class_="counts",
-    )
-    return [el("h3", f"By {by['column']}"), el("div", table, class_="scroll", tabindex="0")]
+    return [el("h3", f"By {by['column']}"), scroll(table((by["column"], *heads), rows, "counts"))]

@@ -1,4 +1,4 @@
-"""What a run directory holds, read for a report: nothing in it is trusted to be there or whole."""
+"""Reads a run directory for a report. Any file of it can be missing or damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from absa.schemas.settings import OverrideSettings, Settings
 
 
 class Entry(NamedTuple):
-    """One analysed sample: the output, the same as it stands in the file, and its scorecard."""
+    """An analyzed sample: the output, its line of the file, and its scorecard."""
 
     output: FinalOutput
     raw: dict[str, Any]
@@ -32,14 +32,14 @@ class Entry(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """The run's seed it was analysed with."""
+        """The seed of the sample."""
         seed = self.card.get("seed")
         return seed if isinstance(seed, int) else 0
 
 
 @dataclass
 class ReportedRun:
-    """A run directory. The samples are read when asked for, one after the other."""
+    """A run directory. `entries()` reads the samples one after the other."""
 
     path: Path
     name: str
@@ -49,7 +49,7 @@ class ReportedRun:
     gate_summary: dict[str, Any]
     metrics: dict[str, Any] | None
     problems: list[str] = field(default_factory=list)
-    # Samples that the run counts and the report cannot show; known when all entries were read.
+    # Samples that the run counts and the report cannot show; set after all entries are read.
     left_out: int = 0
 
     @property
@@ -58,7 +58,7 @@ class ReportedRun:
         return self.settings.pipeline.debate_override if self.settings else OverrideSettings()
 
     def entries(self) -> Iterator[Entry]:
-        """The analysed samples in the order of the file; what cannot be read becomes a problem."""
+        """The analyzed samples in the order of the file. Each unreadable one adds a problem."""
         run = RunDirectory(self.path, self.problems)
         cards = list(run.lines(SCORECARDS))
         by_uid = {str(card.get("uid")): card for card in cards}
@@ -71,7 +71,7 @@ class ReportedRun:
                 self.problems.append(f"{OUTPUTS}: {what}")
                 damaged += 1
                 continue
-            # A run writes both files in the same order; the uid alone does not tell seeds apart.
+            # Both files have the same order. The uid alone would not distinguish seeds.
             card = cards[number] if number < len(cards) else {}
             if card.get("uid") != output.uid:
                 card = by_uid.get(output.uid, {})
@@ -81,7 +81,7 @@ class ReportedRun:
         self._compare_counts(shown, damaged, without_card)
 
     def _compare_counts(self, shown: int, damaged: int, without_card: int) -> None:
-        """What the run counted against what is here. The summary comes before the details."""
+        """Put what the manifest counts and the files lack before the other problems."""
         counts = self.manifest.get("counts")
         counts = counts if isinstance(counts, dict) else {}
         done = max(_whole(counts.get("done")), shown + damaged)
@@ -93,7 +93,7 @@ class ReportedRun:
             f"{without_card:,} samples have no scorecard: their gold is not known": without_card,
             f"{ERRORS} has {len(self.errors):,} of {listed:,} errors": listed - len(self.errors),
         }
-        self.problems[:0] = [words for words, number in summary.items() if number > 0]
+        self.problems[:0] = [problem for problem, number in summary.items() if number > 0]
 
 
 def _whole(value: object) -> int:
@@ -104,10 +104,10 @@ def read_run(path: Path, name: str | None = None) -> ReportedRun:
     """Open a run directory.
 
     Raises:
-        NoRun: If it is none.
+        NoRun: It is not a run directory.
     """
     if not path.is_dir():
-        raise NoRun(f"{path} is not a directory; give what `absa run --out` wrote")
+        raise NoRun(f"{path} is not a directory; give a run directory (absa run --out)")
     if not (path / OUTPUTS).is_file():
         raise NoRun(
             f"{path} has no {OUTPUTS}: it is not a run directory, or the run is not finished"
@@ -127,12 +127,12 @@ def read_run(path: Path, name: str | None = None) -> ReportedRun:
 
 
 def read_runs(paths: Sequence[Path]) -> list[ReportedRun]:
-    """Open several run directories, each under a name that tells it from the others."""
+    """Open several run directories under different names."""
     return [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of the paths, as many as tell them apart."""
+    """The last parts of each path, as many as are needed for different names."""
     parts = [path.resolve().parts for path in paths]
     for size in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-size:]).lstrip("/") for part in parts]

@@ -434,7 +434,7 @@ function inWords(row, story) {
 }
 
 const drawInShort = (row, story) => part("In short", null, h("ul", { class: "short-list" },
-  (Object.keys(words).length ? inWords(row, story) : [story.adoption, ...(story.told || []), story.why])
+  (Object.keys(words).length ? inWords(row, story) : [story.adoption, ...(story.outcome || []), story.why])
     .map((text) => h("li", {}, sentence(text))),
   (story.violations || []).map((text) => h("li", {}, `${t("Discarded:")} ${text}`))));
 
@@ -606,7 +606,7 @@ const drawHint = ([speaker, op, weight, polarity]) =>
 
 function drawContext({ hints, points }, lang) {
   if (!hints.length && !points.length) return null;
-  return h("details", { class: "context" }, h("summary", {}, t("What the reviewers were told")),
+  return h("details", { class: "context" }, h("summary", {}, t("What the reviewers saw of the debate")),
     hints.map(([aspect, said]) => [h("p", {}, h("strong", { lang: langOf(lang) }, aspect)), h("ul", { class: "hints" }, said.map(drawHint))]),
     points.length ? h("ul", { class: "hints" }, points.map(([speaker, stance, weight, polarity, words]) => [
       drawHint([speaker, stance, weight, polarity]), words.map((line) => h("li", { class: "spoken" }, line))])) : null);

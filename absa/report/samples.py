@@ -1,7 +1,6 @@
-"""The samples as the browser gets them: a short row for the list, and the whole story.
+"""The samples as JSON for the browser: a short row for the list, and all details.
 
-Both are plain JSON values. They hold review text and models' words, which are hostile input: the
-page puts them into the document as text and never as markup.
+Review texts and answers of models can contain markup. The page inserts them only as text.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from absa.schemas.output import FinalOutput
 from absa.schemas.records import ArbiterAction, CallRecord, Correction, GateRecord
 from absa.schemas.settings import OverrideSettings
 
-# Parts of an output that other protocols add, shown as they are.
+# Parts of `meta` that only some protocols have; the page shows them as JSON.
 _EXTRAS = (
     "candidates",
     "conflict_flags",
@@ -26,17 +25,17 @@ _EXTRAS = (
     "arbiter_actions",
     "flagged_tuple_ids",
 )
-_SPOKEN = ("stance", "planning", "reflection", "message", "key_points")
-_SUMMED_UP = ("winner", "consensus", "key_agreements", "key_disagreements", "rationale")
+_TURN_TEXTS = ("stance", "planning", "reflection", "message", "key_points")
+_SUMMARY_TEXTS = ("winner", "consensus", "key_agreements", "key_disagreements", "rationale")
 
 
-def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
-    """What the list, the search and the filters need."""
+def index_row(entry: Entry, comparison: Comparison) -> dict[str, Any]:
+    """The values for the list, the search and the filters."""
     output = entry.output
     meta, result = output.meta, output.final_result
     polarities = [t.polarity for t in (*result.stage1_tuples, *result.final_tuples)]
-    if found.aspects:
-        polarities += [a.polarity for a in found.aspects]
+    if comparison.aspects:
+        polarities += [a.polarity for a in comparison.aspects]
     row = {
         "u": output.uid,
         "s": entry.seed,
@@ -45,8 +44,8 @@ def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
         "b": result.label,
         "c": round(result.confidence, 3),
         "f": [[show.aspect_name(t), t.polarity] for t in result.final_tuples],
-        "o": found.pair_outcome,
-        "lo": found.label_outcome,
+        "o": comparison.pair_outcome,
+        "lo": comparison.label_outcome,
         "g": sorted({r.verdict for r in meta.override_gate}),
         "a": f"{meta.adopt_decision}:{meta.adopt_reason}"
         if output.analysis_flags.stage2_executed
@@ -60,12 +59,12 @@ def index_row(entry: Entry, found: Comparison) -> dict[str, Any]:
 
 
 def failed_row(error: dict[str, Any]) -> dict[str, Any]:
-    """A sample that could not be analysed."""
+    """The row of a sample that could not be analyzed."""
     return _lean({"u": str(error.get("uid")), "s": error.get("seed") or 0, "e": True})
 
 
 def failed_detail(error: dict[str, Any]) -> dict[str, Any]:
-    """What is known about a sample that could not be analysed."""
+    """The error of a sample that could not be analyzed."""
     raw = error.get("raw")
     return _lean(
         {
@@ -77,26 +76,26 @@ def failed_detail(error: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[str, Any]:
-    """Everything about one sample, told once."""
+def detail(entry: Entry, comparison: Comparison, settings: OverrideSettings) -> dict[str, Any]:
+    """All details of one sample."""
     output = entry.output
     events = show.events(output, settings)
     size = len(output.meta.correction_applied_log)
     return _lean(
         {
             "domain": entry.card.get("domain"),
-            "gold": _lean({"label": found.label, "decides": found.pairs is not None})
-            if found.aspects is not None or found.label is not None
+            "gold": _lean({"label": comparison.label, "decides": comparison.pairs is not None})
+            if comparison.aspects is not None or comparison.label is not None
             else None,
             "stage1": {
                 "label": output.stage1_ate.label,
                 "confidence": output.stage1_ate.confidence,
             },
-            "rows": [_lean(vars(row)) for row in side_by_side(entry, found)],
+            "rows": [_lean(vars(row)) for row in side_by_side(entry, comparison)],
             "places": [[p.row, p.part[0], p.polarity, p.start, p.end] for p in show.places(output)],
             "gold_places": [
                 [n, "a", a.polarity, a.from_, a.to]
-                for n, a in enumerate(found.aspects or (), start=1)
+                for n, a in enumerate(comparison.aspects or (), start=1)
                 if a.from_ is not None and a.to is not None
             ],
             "aspects": [
@@ -115,9 +114,15 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
             ],
             "violations": list(output.meta.stage2_review_violation),
             "adoption": show.adoption(output, settings),
-            "ev": _ev(output),
+            "ev": {
+                "score": output.meta.ev_score,
+                "threshold": output.meta.ev_threshold,
+                "components": output.meta.ev_components,
+            }
+            if output.meta.ev_score is not None
+            else None,
             "why": outcome.label_reason(output),
-            "told": [*outcome.debate(output, settings), *outcome.reviews(output)],
+            "outcome": [*outcome.debate(output, settings), *outcome.reviews(output)],
             "debate": _debate(entry.raw),
             "gate": [_gate(r, output, settings) for r in output.meta.override_gate],
             "moderator": _moderator(output),
@@ -134,30 +139,19 @@ def detail(entry: Entry, found: Comparison, settings: OverrideSettings) -> dict[
                 list(output.stage1_validator.issues),
                 list(output.stage2_validator.issues) if output.stage2_validator else None,
             ],
-            "calls": [_call(c, spoken=_is_in_debate(c, output)) for c in output.process_trace],
+            "calls": [_call(c, output) for c in output.process_trace],
             "extras": _extras(entry.raw),
         }
     )
 
 
 def _lean(values: dict[str, Any]) -> dict[str, Any]:
-    """The values without those that say nothing."""
+    """The values without None, False and empty lists."""
     return {k: v for k, v in values.items() if v is not None and v is not False and v != []}
 
 
-def _ev(output: FinalOutput) -> dict[str, Any] | None:
-    meta = output.meta
-    if meta.ev_score is None:
-        return None
-    return {
-        "score": meta.ev_score,
-        "threshold": meta.ev_threshold,
-        "components": meta.ev_components,
-    }
-
-
 def _debate(raw: dict[str, Any]) -> dict[str, Any] | None:
-    """The debate, of whichever protocol: in edits, in words, or in both."""
+    """The debate of any protocol: with edits, with words, or with both."""
     debate = raw.get("debate")
     if not isinstance(debate, dict):
         return None
@@ -177,13 +171,13 @@ def _debate(raw: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def turn_part(speaker: str | None, turn: dict[str, Any]) -> dict[str, Any]:
-    """A turn of the debate: edits, words, or both."""
+    """A turn of the debate: its edits, its words, or both."""
     edits = [_edit(e) for e in turn.get("proposed_edits") or ()]
-    return _lean({"speaker": speaker, "edits": edits, **_words(turn, _SPOKEN)})
+    return _lean({"speaker": speaker, "edits": edits, **_words(turn, _TURN_TEXTS)})
 
 
 def judge_part(summary: dict[str, Any]) -> dict[str, Any]:
-    """The judge's answer, of whichever protocol."""
+    """The judge's answer in any protocol."""
     return _lean(
         {
             "patch": [_edit(e) for e in summary.get("final_patch") or ()],
@@ -194,13 +188,13 @@ def judge_part(summary: dict[str, Any]) -> dict[str, Any]:
             "polarity": summary.get("sentence_polarity"),
             "spans": list(summary.get("sentence_evidence_spans") or ()),
             "unresolved": [str(c) for c in summary.get("unresolved_conflicts") or ()],
-            **_words(summary, _SUMMED_UP),
+            **_words(summary, _SUMMARY_TEXTS),
         }
     )
 
 
 def _context(context: dict[str, Any]) -> dict[str, Any]:
-    """What the reviewers were told of the debate."""
+    """The summary of the debate that the reviewers got."""
     hints = context.get("aspect_hints") or {}
     points = context.get("rebuttal_points") or ()
     return {
@@ -220,7 +214,7 @@ def _context(context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(raw: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """What personas said in words: texts and lists of texts."""
+    """The fields with text, for example of a persona's turn. A list becomes one text."""
     words: dict[str, Any] = {}
     for key in keys if isinstance(raw, dict) else ():
         value = raw.get(key)
@@ -252,7 +246,7 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
             "verdict": record.verdict,
             "applied": record.applied,
             "why": show.gate_reason(record, output, settings),
-            # Judged before its turn: the aspect the debate wanted to drop.
+            # For an aspect to drop, the gate checks this condition first.
             "early": record.verdict == "l3_conservative" and _wants_drop(record, settings),
             "hints": [[h.speaker, h.op, h.weight, h.polarity_hint] for h in record.hints],
             "pos": record.pos_score,
@@ -323,14 +317,10 @@ def _decided(action: ArbiterAction, output: FinalOutput) -> dict[str, Any]:
     )
 
 
-def _is_in_debate(call: CallRecord, output: FinalOutput) -> bool:
-    """Whether the call's answer is told as part of the debate."""
-    debate = output.debate
-    return debate is not None and (call.node in debate.personas or call.node == "judge")
-
-
-def _call(call: CallRecord, *, spoken: bool) -> dict[str, Any]:
-    usage = call.usage or {}
+def _call(call: CallRecord, output: FinalOutput) -> dict[str, Any]:
+    usage, debate = call.usage or {}, output.debate
+    # The page shows these answers as part of the debate.
+    is_in_debate = debate is not None and (call.node in debate.personas or call.node == "judge")
     return _lean(
         {
             "node": call.node,
@@ -344,7 +334,7 @@ def _call(call: CallRecord, *, spoken: bool) -> dict[str, Any]:
             "attempts": call.attempts if call.attempts != 1 else None,
             "error": call.error,
             "notes": list(call.notes),
-            "answer": None if spoken else call.output,
+            "answer": None if is_in_debate else call.output,
         }
     )
 

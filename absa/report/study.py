@@ -1,16 +1,27 @@
-"""A study as one page: the verdict first, then what it rests on."""
+"""Writes a study as one page: the verdict first, then the numbers behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from absa.files import replacing
 from absa.report import figures
 from absa.report.figures import CostPoint, Interval, cost_plot, intervals, standalone
-from absa.report.markup import Markup, el
-from absa.report.page import asset, policy
+from absa.report.markup import (
+    Markup,
+    asset,
+    card,
+    document,
+    el,
+    items,
+    quiet,
+    scroll,
+    table,
+    tile,
+)
 from absa.report.study_numbers import SMALLEST_GROUP, Case, StudyNumbers, read_study, shown
 
 _SHOWN_CASES = 10
@@ -18,19 +29,19 @@ _SHOWN_CASES = 10
 _GROUP_LIMITS = (0.0, 100.0)
 _SIGNS = {"positive": "+", "negative": "−", "neutral": "○", "mixed": "±"}
 
-# Word of the verdict: the headline. {debate} is the configuration in question.
+# The headline for each verdict. {debate} is the name of the debate's configuration.
 _HEADLINES = {
     "helps": "{debate} helps: it is better than one call, and better than a vote of as many calls.",
     "hurts": "{debate} hurts.",
     "no_difference": "No difference is shown between {debate} and one call, or a vote.",
-    "cannot_say": "Whether {debate} is worth its calls cannot be said.",
+    "cannot_say": "The study cannot say whether {debate} is worth its calls.",
 }
 _AGAINST = {
     "helps": "better",
     "hurts": "worse",
-    "better": "better, but so may any other use of the calls be",
+    "better": "better, but any other use of the calls may be too",
     "no_difference": "no difference shown",
-    "cannot_say": "cannot be said",
+    "cannot_say": "not decided",
 }
 _GROUPS = {
     ("aspects", "explicit"): "All aspects are named",
@@ -43,12 +54,13 @@ _GROUPS = {
 }
 _SCORE = (
     "A pair is an aspect with its polarity. It is right if the gold has exactly this pair. The "
-    "score (F1) is 100 if all pairs of the gold and no others were found; a point is a hundredth."
+    "score (F1) is 100 if the result has all pairs of the gold and no others; a point is a "
+    "hundredth."
 )
 
 
 class WrittenStudy(NamedTuple):
-    """What was written."""
+    """The written page and figures."""
 
     path: Path
     figures: list[Path]
@@ -71,50 +83,41 @@ def write_study(directory: Path, path: Path) -> WrittenStudy:
     folder.mkdir(exist_ok=True)
     written = []
     for figure in drawn:
-        target = folder / f"{figure.file}.svg"
+        target = folder / f"{figure.name}.svg"
         with replacing(target) as file:
             file.write(standalone(figure.alone or figure.wide).encode())
         written.append(target)
-    return WrittenStudy(path, written, len(study.found["configurations"]), len(study.cases))
+    return WrittenStudy(path, written, len(study.document["configurations"]), len(study.cases))
 
 
 class _Figure(NamedTuple):
-    file: str
+    name: str
     wide: Markup
     narrow: Markup
     # What the file has, if it differs from the page.
     alone: Markup | None = None
 
     def inline(self) -> Markup:
-        """Both widths; the style shows one of them."""
+        """Both widths. The style sheet shows the one that fits."""
         return el("div", el("div", self.wide, class_="wide"), el("div", self.narrow, class_="slim"))
 
 
 def _figures(study: StudyNumbers) -> list[_Figure]:
-    drawn = []
-    for role, axis in (
-        ("single", "points over one call"),
-        ("vote", "points over the vote"),
-    ):
-        if rows := _over(study, role):
-            drawn.append(_both(f"over_{role}", lambda w, r=rows, a=axis: intervals(r, w, a)))
     points = _points(study)
-    title = "Score by calls per text"
-    cost = _both("cost", lambda width: cost_plot(points, width, "calls per text", title))
-    alone = cost_plot(points, figures.WIDE, "calls per text", title, has_names=True)
-    drawn.append(cost._replace(alone=alone))
+    drawn = []
+    for role, axis in (("single", "points over one call"), ("vote", "points over the vote")):
+        if rows := _over(study, role):
+            drawn.append(_figure(f"over_{role}", partial(intervals, rows, axis=axis)))
+    draw = partial(cost_plot, points, axis="calls per text", title="Score by calls per text")
+    drawn.append(_figure("cost", draw)._replace(alone=draw(figures.WIDE, has_names=True)))
     for kind, name, rows in _breakdown(study):
-        drawn.append(
-            _both(
-                f"group_{kind}_{_slug(name)}",
-                lambda w, r=rows: intervals(r, w, "score", _GROUP_LIMITS, from_zero=False),
-            )
-        )
+        draw = partial(intervals, rows, axis="score", limits=_GROUP_LIMITS, from_zero=False)
+        drawn.append(_figure(f"group_{kind}_{_slug(name)}", draw))
     return drawn
 
 
-def _both(file: str, draw: Any) -> _Figure:
-    return _Figure(file, draw(figures.WIDE), draw(figures.NARROW))
+def _figure(name: str, draw: Callable[[int], Markup]) -> _Figure:
+    return _Figure(name, draw(figures.WIDE), draw(figures.NARROW))
 
 
 def _slug(name: str) -> str:
@@ -122,14 +125,14 @@ def _slug(name: str) -> str:
 
 
 def _over(study: StudyNumbers, role: str) -> list[Interval]:
-    """What each configuration has over a baseline; over a vote of equal calls where known."""
+    """The difference of each configuration to a baseline, or to a vote with equal calls."""
     baseline = study.roles.get(role)
     if baseline not in study.names:
         return []
-    equal = study.found.get("cost_line", {}).get("equal_calls", [])
+    equal = study.document.get("cost_line", {}).get("equal_calls", [])
     if role == "vote" and equal:
         order = {name: n for n, name in enumerate(study.names)}
-        # One call against a vote of one call is the same call.
+        # For a single call, the vote with equal calls is the call itself.
         several = [one for one in equal if one["calls"] > 1.01]
         rows = [shown(one["name"], one["difference"], one["p_holm"]) for one in several]
         return sorted(rows, key=lambda row: order.get(row.name, len(order)))
@@ -137,9 +140,9 @@ def _over(study: StudyNumbers, role: str) -> list[Interval]:
 
 
 def _points(study: StudyNumbers) -> list[CostPoint]:
-    line = {p["name"]: p for p in study.found.get("cost_line", {}).get("points", [])}
+    line = {p["name"]: p for p in study.document.get("cost_line", {}).get("points", [])}
     points = []
-    for one in study.found["configurations"]:
+    for one in study.document["configurations"]:
         score, each = one["scores"]["pair_strict_f1"], one["cost"]["per_sample"]
         if score is None or each["calls"] is None:
             continue
@@ -171,40 +174,33 @@ def _breakdown(study: StudyNumbers) -> Iterator[tuple[str, str, list[Interval]]]
 
 
 def _page(study: StudyNumbers, drawn: Sequence[_Figure]) -> str:
-    style = asset("page.css") + figures.style_sheet() + asset("study.css")
-    title = f"absa study: {study.path.resolve().name}"
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=policy([], [style])),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("meta", name="referrer", content="no-referrer"),
-        el("title", title),
-        el("style", Markup(style)),
-    )
-    by_file = {figure.file: figure for figure in drawn}
-    body = el(
-        "body",
-        el(
-            "main",
-            _lead(study),
-            _forest(study, by_file),
-            _cost(study, by_file["cost"]),
-            _multiples(study, by_file),
-            _cases(study),
-            _keep_in_mind(study),
-            class_="study",
+    by_name = {figure.name: figure for figure in drawn}
+    main = el(
+        "main",
+        _lead(study),
+        _differences(study, by_name),
+        _cost(study, by_name["cost"]),
+        _groups(study, by_name),
+        _cases(study),
+        card(
+            "What to keep in mind",
+            "What the numbers do and do not say.",
+            items(_reservations(study), "short-list spaced"),
         ),
+        class_="study",
     )
-    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+    return document(
+        f"absa study: {study.path.resolve().name}",
+        asset("page.css") + asset("figures.css") + asset("study.css"),
+        el("body", main),
+    )
 
 
 def _lead(study: StudyNumbers) -> Markup:
-    verdict, debate = study.found["verdict"], str(study.roles["debate"])
+    verdict, debate = study.document["verdict"], str(study.roles["debate"])
     headline = _HEADLINES[verdict["word"]].format(debate=debate)
     lines = [
-        el("li", el("b", title), f" {_AGAINST[verdict[role]]}", _numbers(study, role))
+        [el("b", title), f" {_AGAINST[verdict[role]]}", _numbers(study, role)]
         for role, title in (("single", "Against one call:"), ("vote", "Against the vote:"))
         if study.roles.get(role)
     ]
@@ -212,30 +208,17 @@ def _lead(study: StudyNumbers) -> Markup:
     score, each = own["scores"]["pair_strict_f1"], own["cost"]["per_sample"]
     least = _least(study)
     tiles = [
-        ("Texts compared", f"{len(study.cases):,}", ""),
-        ("Score of " + debate, f"{100 * score['value']:.1f}", _range(score)),
-        ("Calls per text", f"{each['calls']:.3g}", f"{_dollars(each)}"),
-        ("Smallest difference it could show", f"{least:.1f}" if least else "–", "points"),
+        tile("Texts compared", f"{len(study.cases):,}", ""),
+        tile(f"Score of {debate}", f"{100 * score['value']:.1f}", _range(score)),
+        tile("Calls per text", f"{each['calls']:.3g}", _dollars(each)),
+        tile("Smallest difference it could show", f"{least:.1f}" if least else "–", "points"),
     ]
     return el(
         "header",
-        el("p", f"Study · {study.path.resolve().name}", class_="quiet"),
+        quiet(f"Study · {study.path.resolve().name}"),
         el("h1", headline, class_=f"headline-{verdict['word']}"),
-        el("ul", lines, class_="against"),
-        el(
-            "div",
-            [
-                el(
-                    "div",
-                    el("span", name, class_="tile-name"),
-                    el("span", value, class_="tile-value"),
-                    el("span", note, class_="tile-note"),
-                    class_="tile",
-                )
-                for name, value, note in tiles
-            ],
-            class_="tiles",
-        ),
+        items(lines, "against"),
+        el("div", tiles, class_="tiles"),
         class_="title lead",
     )
 
@@ -250,31 +233,26 @@ def _dollars(each: Mapping[str, Any]) -> str:
 
 
 def _numbers(study: StudyNumbers, role: str) -> str:
-    compared = next(c for c in study.found["comparisons"] if c["other"] == study.roles[role])
+    compared = next(c for c in study.document["comparisons"] if c["other"] == study.roles[role])
     difference = compared["differences"]["pair_strict_f1"]
     row = shown("", difference, compared["p_holm"])
     return f": {row.words()} points over {study.roles[role]}"
 
 
 def _least(study: StudyNumbers) -> float | None:
-    """The smallest difference, in points, that the comparisons of the verdict could show."""
+    """The smallest difference, in points, that the comparisons of the verdict can show."""
     rivals = {study.roles.get("single"), study.roles.get("vote")}
-    found = [
+    smallest = [
         c["smallest_shown"]
-        for c in study.found["comparisons"]
+        for c in study.document["comparisons"]
         if c["other"] in rivals and c["smallest_shown"] is not None
     ]
-    return 100 * max(found) if found else None
+    return 100 * max(smallest) if smallest else None
 
 
-def _section(title: str, about: object, *content: object) -> Markup:
-    head = el("div", el("h2", title), el("p", about, class_="about"), class_="section-head")
-    return el("section", head, *content, class_="card")
-
-
-def _forest(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup:
+def _differences(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup:
     vote = study.roles.get("vote")
-    is_equal = bool(study.found.get("cost_line", {}).get("equal_calls"))
+    is_equal = bool(study.document.get("cost_line", {}).get("equal_calls"))
     if vote in study.names:
         calls = study.configuration(str(vote))["cost"]["per_sample"]["calls"]
         about_vote = (
@@ -283,18 +261,18 @@ def _forest(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup:
             else f"Over {vote}, which makes {calls:.3g} calls per text"
         )
     parts = []
-    for file, title in (
+    for name, title in (
         ("over_single", f"Over one call ({study.roles.get('single')})"),
         ("over_vote", about_vote if vote in study.names else ""),
     ):
-        if file in drawn:
-            parts += [el("h3", title), drawn[file].inline()]
-    return _section(
+        if name in drawn:
+            parts += [el("h3", title), drawn[name].inline()]
+    return card(
         "Each configuration against the baselines",
-        "Points to the right of zero are for the configuration, to the left for the baseline. The "
-        "line is the 95 % interval. Coloured: shown, also after correction for the number of "
+        "Right of zero the configuration is better, left of zero the baseline. The line is the "
+        "95 % interval. Coloured: significant, also after correction for the number of "
         f"comparisons. {_SCORE}",
-        *(parts or [el("p", "The study has neither a single call nor a vote.", class_="quiet")]),
+        *(parts or [quiet("The study has neither a single call nor a vote.")]),
     )
 
 
@@ -315,25 +293,19 @@ def _cost(study: StudyNumbers, figure: _Figure) -> Markup:
                 el("td", _dollars(each)),
             )
         )
-    names = ("", "Configuration", "Score", "Calls", "Tokens", "Cost")
-    table = el(
-        "table",
-        el("thead", el("tr", [el("th", name, scope="col") for name in names])),
-        el("tbody", rows),
-        class_="counts costs",
-    )
-    sentences = study.found.get("cost_line", {}).get("sentences", [])
-    return _section(
+    heads = ("", "Configuration", "Score", "Calls", "Tokens", "Cost")
+    sentences = study.document.get("cost_line", {}).get("sentences", [])
+    return card(
         "Quality against cost",
-        "Higher is better, further left is cheaper. The dashed line joins the configurations that "
-        "no other one surpasses at the same or a lower number of calls (the Pareto front).",
+        "Higher is better, further left is cheaper. The dashed line is the Pareto front: no other "
+        "configuration has a higher score at the same or a lower number of calls.",
         figure.inline(),
-        el("div", table, class_="scroll"),
-        el("ul", [el("li", line) for line in sentences], class_="short-list spaced"),
+        scroll(table(heads, rows, "counts costs")),
+        items(sentences, "short-list spaced"),
     )
 
 
-def _multiples(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup | None:
+def _groups(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup | None:
     parts = [
         el(
             "figure",
@@ -348,7 +320,7 @@ def _multiples(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup | No
     ]
     if not parts:
         return None
-    return _section(
+    return card(
         "Where it differs",
         f"The score of each configuration by kind of text. Groups of fewer than {SMALLEST_GROUP} "
         "texts, or without a named aspect, are left out. Small groups have wide intervals, and "
@@ -375,16 +347,16 @@ def _cases(study: StudyNumbers) -> Markup:
         parts += [
             el("h3", title, el("small", f"{len(cases):,} texts")),
             [_case(study, case) for case in cases[:_SHOWN_CASES]],
-            el("p", f"… and {left:,} more", class_="quiet") if left > 0 else None,
+            quiet(f"… and {left:,} more") if left > 0 else None,
         ]
-    return _section(
+    return card(
         "Texts where configurations differ",
         [
             f"{len([c for c in study.cases if c.differs]):,} of {len(study.cases):,} texts. ",
             el("code", f"absa view {study.path.name}"),
             " shows all of them with the whole debate.",
         ],
-        *(parts or [el("p", "All configurations found the same in every text.")]),
+        *(parts or [el("p", "All configurations have the same result for every text.")]),
     )
 
 
@@ -392,67 +364,46 @@ def _case(study: StudyNumbers, case: Case) -> Markup:
     rows = [("gold", case.gold, None)] + [
         (name, case.tuples[name], case.is_right[name]) for name in study.names
     ]
+    cells = [
+        el(
+            "tr",
+            el("th", name, scope="row"),
+            el("td", _pairs(pairs, case.lang)),
+            el("td", None if right is None else "✓" if right else "✕", class_="mark"),
+        )
+        for name, pairs, right in rows
+    ]
     return el(
         "details",
-        el("summary", case.text, lang=case.lang if case.lang.isalpha() else None),
-        el(
-            "table",
-            el(
-                "tbody",
-                [
-                    el(
-                        "tr",
-                        el("th", name, scope="row"),
-                        el("td", _pairs(pairs, case.lang)),
-                        el("td", None if right is None else "✓" if right else "✕", class_="mark"),
-                    )
-                    for name, pairs, right in rows
-                ],
-            ),
-            class_="case",
-        ),
+        el("summary", case.text, lang=_lang(case.lang)),
+        el("table", el("tbody", cells), class_="case"),
     )
+
+
+def _lang(lang: str) -> str | None:
+    return lang if lang.isalpha() else None
 
 
 def _pairs(pairs: Sequence[tuple[str | None, str]], lang: str) -> Markup:
     if not pairs:
         return el("span", "none", class_="quiet")
-    return el(
-        "span",
-        [
-            el(
-                "span",
-                el("span", term or "(not named)", lang=lang if lang.isalpha() else None),
-                " ",
-                el(
-                    "span",
-                    el("span", _SIGNS.get(polarity, "?"), class_="sign", aria_hidden="true"),
-                    polarity,
-                    class_=f"chip {polarity if polarity in _SIGNS else 'other'}",
-                ),
-                class_="pair",
-            )
-            for term, polarity in pairs
-        ],
-        class_="pairs",
-    )
-
-
-def _keep_in_mind(study: StudyNumbers) -> Markup:
-    return _section(
-        "What to keep in mind",
-        "What the numbers do and do not say.",
-        el("ul", [el("li", line) for line in _reservations(study)], class_="short-list spaced"),
-    )
+    parts = []
+    for term, polarity in pairs:
+        sign = el("span", _SIGNS.get(polarity, "?"), class_="sign", aria_hidden="true")
+        kind = polarity if polarity in _SIGNS else "other"
+        chip = el("span", sign, polarity, class_=f"chip {kind}")
+        name = el("span", term or "(not named)", lang=_lang(lang))
+        parts.append(el("span", name, " ", chip, class_="pair"))
+    return el("span", parts, class_="pairs")
 
 
 def _reservations(study: StudyNumbers) -> Iterator[str]:
     debate = str(study.roles["debate"])
-    least, verdict = _least(study), study.found["verdict"]
+    least, verdict = _least(study), study.document["verdict"]
     if least is not None:
         line = (
-            f"With {len(study.cases):,} texts, a true difference of {least:.1f} points would have "
-            "been shown four times in five."
+            f"With {len(study.cases):,} texts, a true difference of {least:.1f} points would be "
+            "shown with a probability of 80 %."
         )
         if verdict["word"] == "no_difference":
             line += " A smaller one may exist: no difference shown does not mean equal."
@@ -462,21 +413,21 @@ def _reservations(study: StudyNumbers) -> Iterator[str]:
     match backend.get("kind"):
         case "offline":
             yield (
-                "The embedded analyser played every role. Its roles think alike, so a debate "
-                "between them says little about a debate between language models."
+                "The embedded analyser played every role. Its roles share one analysis, so their "
+                "debate says little about a debate between language models."
             )
         case "replay":
-            yield "The answers were recorded before. No model was called for this study."
+            yield "The answers are those of a recorded run. No model was called for this study."
         case _:
             yield (
-                f"All this holds for {backend.get('model') or 'this model'}, these prompts and "
-                "these texts. Another model may behave otherwise."
+                f"These results are for {backend.get('model') or 'this model'}, these prompts and "
+                "these texts. Another model may give other results."
             )
-    for note in dict.fromkeys((*study.found["notes"], *verdict.get("notes", ()))):
+    for note in dict.fromkeys((*study.document["notes"], *verdict.get("notes", ()))):
         yield f"{note[:1].upper()}{note[1:]}."
-    if left := study.found["samples"]["left_out"]:
-        yield f"{left:,} texts were not analysed by every configuration and are in no number here."
+    if left := study.document["samples"]["left_out"]:
+        yield f"{left:,} texts were not analysed by every configuration. They are not counted."
     yield (
-        "The intervals come from drawing the texts again at random, 95 of 100 times. They do not "
-        "hold what another choice of texts, annotators or prompts would change."
+        "The intervals are from a bootstrap over the texts. They do not cover differences between "
+        "annotators, prompts or kinds of text."
     )

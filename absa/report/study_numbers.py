@@ -1,4 +1,4 @@
-"""What `absa ablate` left: its verdict, and every sample under every configuration."""
+"""Reads a study of `absa ablate`: its verdict, and each sample under each configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from absa.report.figures import Interval
 from absa.runs.directory import NoRun, RunDirectory
 from absa.statistics import Floats
 
-# Fewer samples say nothing about a group.
+# A group of fewer samples is not shown.
 SMALLEST_GROUP = 10
 _RESAMPLES = 2_000
 _AT = METRICS.index(PRIMARY)
@@ -28,7 +28,7 @@ Pairs = tuple[tuple[str | None, str], ...]
 
 @dataclass
 class Case:
-    """A sample with its gold, and what each configuration made of it."""
+    """A sample with its gold and the result of each configuration."""
 
     uid: str
     text: str
@@ -39,38 +39,39 @@ class Case:
 
     @property
     def differs(self) -> bool:
-        """Whether not all configurations found the same."""
+        """Whether the configurations have different tuples."""
         return len({frozenset(pairs) for pairs in self.tuples.values()}) > 1
 
 
 @dataclass
 class StudyNumbers:
-    """A study. Configurations that ran nothing (`constant`) are in `found` only."""
+    """A study. A configuration without a run (`constant`) is only in `document`."""
 
     path: Path
-    found: Mapping[str, Any]
+    # The content of ablation.json.
+    document: Mapping[str, Any]
     names: list[str]
     cases: list[Case]
     # Samples x configurations x (numerator, denominator) of strict pair F1.
     numbers: Floats
-    # Which samples belong to a group of the breakdown.
+    # The samples of each group of the breakdown.
     groups: dict[str, dict[str, list[int]]]
 
     @property
     def roles(self) -> dict[str, str | None]:
-        """The configuration that is the debate, the single call and the vote."""
-        return dict(self.found["roles"])
+        """The names of the configurations that are the debate, the single call and the vote."""
+        return dict(self.document["roles"])
 
     def configuration(self, name: str) -> Mapping[str, Any]:
         """A configuration of the study."""
-        return next(c for c in self.found["configurations"] if c["name"] == name)
+        return next(c for c in self.document["configurations"] if c["name"] == name)
 
     def against(self, baseline: str) -> list[Interval]:
-        """What each configuration has over a baseline, in points; a tone where it is shown."""
+        """The difference of each configuration to a baseline, in points."""
         at = self.names.index(baseline)
         numbers = self.numbers[:, :, None]
-        # The draws of the study itself, so that its own comparisons come out the same.
-        drawn = {name: self.found["bootstrap"][name] for name in ("resamples", "seed")}
+        # With the draws of the study the intervals are those of its comparisons.
+        drawn = {name: self.document["bootstrap"][name] for name in ("resamples", "seed")}
         _, over = statistics.bootstrap(numbers, at, **drawn)
         others = [n for n in range(len(self.names)) if n != at]
         p_values = statistics.holm(
@@ -82,11 +83,7 @@ class StudyNumbers:
         return [
             shown(
                 self.names[n],
-                {
-                    "value": -over.value[n, 0],
-                    "low": -over.high[n, 0],
-                    "high": -over.low[n, 0],
-                },
+                {"value": -over.value[n, 0], "low": -over.high[n, 0], "high": -over.low[n, 0]},
                 p,
             )
             for n, p in zip(others, p_values, strict=True)
@@ -105,7 +102,7 @@ class StudyNumbers:
 
 
 def shown(name: str, difference: Mapping[str, float], p: float = 1.0) -> Interval:
-    """A row in points; good or bad only if the interval and the corrected p say so."""
+    """A row in points. Its tone is good or bad if the difference is significant."""
     value, low, high = (100 * float(difference[part]) for part in ("value", "low", "high"))
     tone = ""
     if p <= statistics.ALPHA:
@@ -118,14 +115,14 @@ def is_study(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def configurations_with_runs(path: Path, found: Mapping[str, Any]) -> list[str]:
+def configurations_with_runs(path: Path, document: Mapping[str, Any]) -> list[str]:
     """The configurations of a study that have a run directory of their name.
 
     Raises:
         NoRun: The file of the study is damaged.
     """
     try:
-        return [c["name"] for c in found["configurations"] if c["settings"] is not None]
+        return [c["name"] for c in document["configurations"] if c["settings"] is not None]
     except (KeyError, TypeError) as error:
         raise NoRun(f"{path / FILE} is not what absa ablate writes ({error!r})") from error
 
@@ -169,7 +166,7 @@ def read_study(path: Path) -> StudyNumbers:
     place = {uid: n for n, uid in enumerate(uids)}
     return StudyNumbers(
         path=path,
-        found=document,
+        document=document,
         names=names,
         cases=[cases[uid] for uid in uids],
         numbers=np.array([[rows[name][uid] for name in names] for uid in uids]),

@@ -1,4 +1,4 @@
-"""The numbers of a run's overview, counted sample by sample."""
+"""The counts of the overview, sample by sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 10
 
 @dataclass
 class NodeCost:
-    """What the calls of one node to one model cost together."""
+    """The sum of the calls of one node to one model."""
 
     calls: int = 0
     cached: int = 0
@@ -28,69 +28,75 @@ class NodeCost:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latencies: list[float] = field(default_factory=list)
+    # US dollars; None if a price is unknown.
     cost: float | None = 0.0
 
     def add(self, call: CallRecord) -> None:
         """Count a call."""
         usage = call.usage or {}
-        self.calls += 1
-        self.cached += call.cached
-        self.attempts += call.attempts
-        self.prompt_tokens += usage.get("prompt_tokens", 0)
-        self.completion_tokens += usage.get("completion_tokens", 0)
-        self.latencies.append(call.latency_ms)
-        cost = cost_of([call])
-        self.cost = None if cost is None or self.cost is None else self.cost + cost
+        self.merge(
+            NodeCost(
+                calls=1,
+                cached=int(call.cached),
+                attempts=call.attempts,
+                prompt_tokens=usage.get("prompt_tokens", 0),
+                completion_tokens=usage.get("completion_tokens", 0),
+                latencies=[call.latency_ms],
+                cost=cost_of([call]),
+            )
+        )
 
-    @property
-    def median_ms(self) -> float:
-        """Half of the calls were quicker."""
-        return self._percentile(50)
+    def merge(self, other: NodeCost) -> None:
+        """Add the calls of another sum."""
+        self.calls += other.calls
+        self.cached += other.cached
+        self.attempts += other.attempts
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.latencies += other.latencies
+        is_priced = self.cost is not None and other.cost is not None
+        self.cost = (self.cost or 0.0) + (other.cost or 0.0) if is_priced else None
 
-    @property
-    def p95_ms(self) -> float:
-        """Of twenty calls nineteen were quicker."""
-        return self._percentile(95)
-
-    def _percentile(self, percent: int) -> float:
-        values = self.latencies
-        if len(values) < 2:
-            return values[0] if values else 0.0
-        return quantiles(values, n=100, method="inclusive")[percent - 1]
+    def percentile(self, percent: int) -> float:
+        """A percentile of the latencies in milliseconds."""
+        if len(self.latencies) < 2:
+            return sum(self.latencies)
+        return quantiles(self.latencies, n=100, method="inclusive")[percent - 1]
 
 
 @dataclass
 class Reliability:
-    """Confidences, and how often they were right, in bins of equal width."""
+    """Confidences and correctness of answers, in bins of equal width."""
 
     count: list[int] = field(default_factory=lambda: [0] * BINS)
-    right: list[int] = field(default_factory=lambda: [0] * BINS)
-    sure: list[float] = field(default_factory=lambda: [0.0] * BINS)
+    correct: list[int] = field(default_factory=lambda: [0] * BINS)
+    # The sum of the confidences.
+    confidence: list[float] = field(default_factory=lambda: [0.0] * BINS)
 
-    def add(self, confidence: float, right: bool) -> None:
+    def add(self, confidence: float, correct: bool) -> None:
         """Count one answer."""
         place = min(BINS - 1, max(0, int(confidence * BINS)))
         self.count[place] += 1
-        self.right[place] += right
-        self.sure[place] += confidence
+        self.correct[place] += correct
+        self.confidence[place] += confidence
 
     @property
     def total(self) -> int:
-        """How many answers there are."""
+        """The number of answers."""
         return sum(self.count)
 
     @property
     def error(self) -> float | None:
-        """The expected calibration error: how far confidence is from accuracy, on average."""
+        """The expected calibration error: the mean distance of confidence and accuracy."""
         if not self.total:
             return None
-        gaps = (abs(r - s) for r, s in zip(self.right, self.sure, strict=True))
+        gaps = (abs(r - c) for r, c in zip(self.correct, self.confidence, strict=True))
         return sum(gaps) / self.total
 
 
 @dataclass
 class Tally:
-    """What is counted over the samples of a run."""
+    """Counts over the samples of a run."""
 
     samples: int = 0
     with_gold: int = 0
@@ -101,13 +107,13 @@ class Tally:
     reached_gate: int = 0
     gated: int = 0
     confirmed: int = 0
-    # Of the scorecards.
+    # The versions of the scorecards.
     versions: set[int] = field(default_factory=set)
     languages: Counter[str] = field(default_factory=Counter)
-    # How the debate's turns were mapped to aspects, and why not.
+    # How the debate's turns were mapped to aspects, and why some were not.
     turns: Counter[str] = field(default_factory=Counter)
     unmapped: Counter[str] = field(default_factory=Counter)
-    # How results moved away from Stage 1, and why flagged risks changed nothing.
+    # What changed results since Stage 1, and why flagged risks changed nothing.
     moves: Counter[str] = field(default_factory=Counter)
     flagged: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
@@ -116,28 +122,28 @@ class Tally:
     rules: Counter[str] = field(default_factory=Counter)
     cases: Counter[str] = field(default_factory=Counter)
     second_opinion: Counter[str] = field(default_factory=Counter)
-    # Texts on which Stage 1 was compared with the second reader, and what spoke for a debate.
+    # Texts for which Stage 1 was compared with the analyser, and the reasons for a debate.
     compared: int = 0
     contest: Counter[str] = field(default_factory=Counter)
     calls_made: Counter[int] = field(default_factory=Counter)
     in_doubt: int = 0
     reviewed_tuples: int = 0
     changed_tuples: int = 0
-    # Final tuples, and those of them that name nothing.
+    # Final tuples, and those without an aspect term.
     tuples: int = 0
     unnamed: int = 0
     pairs: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     calls: dict[tuple[str, str], NodeCost] = field(default_factory=lambda: defaultdict(NodeCost))
-    """By node and model; a backend without a model stands for itself."""
+    """By node and model; for a backend without a model, by the name of the backend."""
     aspect_reliability: Reliability = field(default_factory=Reliability)
     label_reliability: Reliability = field(default_factory=Reliability)
 
-    def add(self, entry: Entry, found: Comparison) -> None:
+    def add(self, entry: Entry, comparison: Comparison) -> None:
         """Count one sample."""
         output, meta = entry.output, entry.output.meta
         self.samples += 1
-        self.with_gold += found.pairs is not None or found.label is not None
+        self.with_gold += comparison.pairs is not None or comparison.label is not None
         tuples = output.analysis_flags.correction_occurred
         label = output.final_result.label != output.stage1_ate.label
         self.changed += tuples or label
@@ -176,21 +182,21 @@ class Tally:
             self.calls_made[meta.selective.calls] += 1
         for call in (c for c in output.process_trace if c.node != SECOND_READER):
             self.calls[call.node, call.model or call.backend].add(call)
-        if found.pair_outcome:
-            self.pairs[found.pair_outcome] += 1
-        if found.label_outcome:
-            self.labels[found.label_outcome] += 1
-        self._calibrate(entry, found)
+        if comparison.pair_outcome:
+            self.pairs[comparison.pair_outcome] += 1
+        if comparison.label_outcome:
+            self.labels[comparison.label_outcome] += 1
+        self._calibrate(entry, comparison)
 
-    def _calibrate(self, entry: Entry, found: Comparison) -> None:
+    def _calibrate(self, entry: Entry, comparison: Comparison) -> None:
         result, lang = entry.output.final_result, language(entry.output.lang)
-        if found.label is not None:
-            self.label_reliability.add(result.confidence, result.label == found.label)
-        if found.pairs is None:
+        if comparison.label is not None:
+            self.label_reliability.add(result.confidence, result.label == comparison.label)
+        if comparison.pairs is None:
             return
         for aspect in result.final_aspects:
             pair = lang.key(aspect.name), aspect.polarity
-            self.aspect_reliability.add(aspect.confidence, pair in found.pairs)
+            self.aspect_reliability.add(aspect.confidence, pair in comparison.pairs)
 
     @property
     def adopted(self) -> int:
@@ -204,6 +210,6 @@ class Tally:
 
     @property
     def cost(self) -> float | None:
-        """What all calls cost, None if a price is not known."""
+        """The cost of all calls in US dollars; None if a price is unknown."""
         costs = [calls.cost for calls in self.calls.values()]
         return None if None in costs else sum(c for c in costs if c is not None)

@@ -1,6 +1,6 @@
-"""Short names for the pipeline's codes, for bars, filters and headings.
+"""Short names for the codes of the pipeline, for bars, filters and headings.
 
-The sentences about one sample come from `absa.show`. A code without a name here is shown as it is.
+The sentences about one sample are in `absa.show`. A code without a name is shown unchanged.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _lower(text: str) -> str:
 
 
 def gate_steps(allow_drop: bool) -> list[tuple[str, str]]:
-    """The gate's conditions in their order: code, and what passing it means."""
+    """The conditions of the gate in their order, each with the meaning of passing it."""
     return [(code, VERDICTS[code].passed) for code in conditions(allow_drop)]
 
 
@@ -103,4 +103,4 @@ CONTEST = {
     "unanchored": "A sentiment without an aspect",
     "language": "The analyser has no model of the language",
 }
-"""What speaks for a debate where `debate.when` is `contested`."""
+"""The reasons for a debate if `debate.when` is `contested`."""

@@ -106,7 +106,7 @@ export default {
   "proposes nothing": "제안 없음", "tuples ": "튜플 ", "sentence ": "문장 ", "unresolved: ": "미해결: ",
   stance: "입장", message: "말", "key points": "핵심", planning: "계획", reflection: "되돌아봄", winner: "승자", consensus: "합의",
   "key agreements": "일치점", "key disagreements": "불일치점", rationale: "까닭",
-  "What the reviewers were told": "검토자들이 들은 것", weight: "가중치", "confirm tuple": "확인", "set polarity": "극성 설정", "drop tuple": "삭제",
+  "What the reviewers saw of the debate": "검토자들이 들은 것", weight: "가중치", "confirm tuple": "확인", "set polarity": "극성 설정", "drop tuple": "삭제",
   "set aspect ref": "속성 이름", "merge tuples": "합침",
   "The override gate": "오버라이드 게이트", "{n} aspect judged": "속성 {n}개 판정", "{n} aspects judged": "속성 {n}개 판정",
   " the debate wants ": " 토론의 주장: ", Total: "합계", Margin: "차이", " (the sentence's)": " (문장의 근거)",
