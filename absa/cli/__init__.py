@@ -1,4 +1,4 @@
-"""The command line. A command is a module with `register(app)`, named once in `COMMANDS`.
+"""The command line. `COMMANDS` lists the commands; each is a function in a module of its own.
 
 Heavy modules are not imported here or at the top of a command's module: `absa --help` must be fast.
 """
@@ -9,7 +9,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated, NoReturn
 
@@ -37,25 +37,37 @@ from absa.cli import (
 from absa.cli import run as batch
 from absa.cli.options import UsageError, complain, print_text
 
-COMMANDS = (
-    analyze,
-    batch,
-    top,
-    data,
-    evaluate,
-    ablate,
-    replay,
-    verify,
-    report,
-    export,
-    insights,
-    view,
-    review,
-    train,
-    graph,
-    mcp,
-    memory,
-    doctor,
+# The name of each command, its function, whose docstring is the help, and an example.
+COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("analyze", analyze.analyze, 'absa analyze "사용감은 좋지만 가격은 비싸요."'),
+    ("run", batch.run, "absa run reviews.jsonl --out runs/first"),
+    ("top", top.top, "absa top runs/first"),
+    ("data", data.data, "absa data test.jsonl --other train.jsonl"),
+    ("evaluate", evaluate.evaluate, "absa evaluate runs/first"),
+    (
+        "ablate",
+        ablate.ablate,
+        "absa ablate reviews.jsonl --out runs/ablation --configs default baseline_vote",
+    ),
+    (
+        "replay",
+        replay.replay,
+        "absa replay runs/first --out runs/t2 --set pipeline.override_profile=t2",
+    ),
+    ("verify", verify.verify, "absa verify runs/first"),
+    ("report", report.report, "absa report runs/debate runs/no_debate -o report.html"),
+    (
+        "export",
+        export.export_run,
+        "absa export runs/reviews --to label-studio --out tasks.json",
+    ),
+    ("insights", insights.insights, "absa insights runs/reviews --by product"),
+    ("view", view.view, "absa view runs --config openai --set backend.model=qwen3:8b"),
+    ("review", review.review, "absa review runs/first --as kim"),
+    ("train", train.train, "absa train mine.jsonl --out models/mine"),
+    ("graph", graph.graph, "absa graph --config abl_no_debate --format svg > graph.svg"),
+    ("mcp", mcp.mcp, "absa mcp --config abl_no_debate"),
+    ("doctor", doctor.doctor, "absa doctor --config openai"),
 )
 
 FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -81,8 +93,10 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in COMMANDS:
-        command.register(app)
+    for name, command, example in COMMANDS:
+        kind = ablate.ManyConfigs if name == "ablate" else None
+        app.command(name, epilog=f"Example: {example}", cls=kind)(command)
+    app.add_typer(memory.app, name="memory")
     return app
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,9 @@ import typer
 from typer.core import TyperCommand
 
 from absa.cli.options import (
-    MAX_CONCURRENCY,
+    ConcurrencyOption,
+    LimitOption,
+    RetryOption,
     SetOption,
     UsageError,
     complain,
@@ -26,19 +27,12 @@ if TYPE_CHECKING:
     from absa.ablate.sweep import Point
     from absa.ablate.tables import Table
 
-HELP = """Compare configurations: does the debate help on your data?
 
-Runs every configuration on the same samples, each in its own directory below --out, and pays for
-equal calls once. The same command resumes an interrupted study. With --from and without DATA no
-model is called: the recorded answers of a run are decided again under the settings of --sweep and
---replay-variants."""
-EPILOG = "Example: absa ablate reviews.jsonl --out runs/ablation --configs default baseline_vote"
-
-
-class _Greedy(TyperCommand):
+class ManyConfigs(TyperCommand):
     """A command whose `--configs` takes several words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat `--configs` before each of its words, as Typer expects it."""
         values: list[str] = []
         listing = False
         for word in args:
@@ -51,11 +45,6 @@ class _Greedy(TyperCommand):
             else:
                 values.append(word)
         return super().parse_args(ctx, values)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("ablate", help=HELP, epilog=EPILOG, cls=_Greedy)(ablate)
 
 
 def ablate(
@@ -78,15 +67,8 @@ def ablate(
         ),
     ] = None,
     sets: SetOption = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the first N samples. Default: all.")
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MAX_CONCURRENCY, help="Samples at a time. Default: backend.max_concurrency."
-        ),
-    ] = None,
+    limit: LimitOption = None,
+    concurrency: ConcurrencyOption = None,
     debate: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Which configuration is the debate. Default: the first."),
@@ -136,12 +118,16 @@ def ablate(
             "--own-cache", help="Keep answers in DIR/answers.db instead of the shared cache."
         ),
     ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Analyze failed samples again.")
-    ] = False,
+    retry_failed: RetryOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print ablation.json.")] = False,
 ) -> None:
-    """Run, compare, write and print."""
+    """Compare configurations: does the debate help on your data?
+
+    Runs every configuration on the same samples, each in its own directory below --out, and pays
+    for equal calls once. The same command resumes an interrupted study. With --from and without
+    DATA no model is called: the recorded answers of a run are decided again under the settings of
+    --sweep and --replay-variants.
+    """
     from absa.ablate import AblationError, Study, study, write
     from absa.ablate.configurations import roles
     from absa.ablate.sweep import grid, variants
@@ -179,7 +165,7 @@ def ablate(
         raise typer.Exit(1) from error
     written = write(out, results)
     if as_json:
-        print_json(json.dumps(results, ensure_ascii=False, indent=2))
+        print_json(results, indent=2)
     else:
         _show(results, out, [path.name for path in written])
     raise typer.Exit(1 if failed else 0)
@@ -198,7 +184,7 @@ def _fit(source: Path | None, data: Path | None, out: Path, seed: int, *, as_jso
     assert settings is not None, "`fit` has read them"
     written = write_fit(out, fitted, settings)
     if as_json:
-        print_json(json.dumps(fitted, ensure_ascii=False, indent=2))
+        print_json(fitted, indent=2)
     else:
         for line in sentences(fitted):
             print_text(line)

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from absa.schemas.output import FinalOutput
     from absa.schemas.settings import Settings
 
-HELP = """Analyze texts, a file of texts, or what you type (-i).
-
-Shows each aspect with its polarity and evidence, the label of the text, and what the debate
-changed and why.
-
-In a file or on standard input, empty lines are skipped. A text that fails is reported on stderr,
-the remaining texts are still analyzed, and the exit code is 1."""
-EPILOG = 'Example: absa analyze "사용감은 좋지만 가격은 비싸요."'
-
 
 class Line(NamedTuple):
     """A text of the input with its number, and the problem if it cannot be read."""
@@ -61,11 +52,6 @@ class Line(NamedTuple):
 
 #: An argument of more bytes is a text, not the name of a file.
 _LONGEST_NAME = 255
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("analyze", help=HELP, epilog=EPILOG)(analyze)
 
 
 def analyze(
@@ -115,7 +101,14 @@ def analyze(
     wiring: WiringOption = None,
     demos: DemosOption = None,
 ) -> None:
-    """Analyze the texts and print the results."""
+    """Analyze texts, a file of texts, or what you type (-i).
+
+    Shows each aspect with its polarity and evidence, the label of the text, and what the debate
+    changed and why.
+
+    In a file or on standard input, empty lines are skipped. A text that fails is reported on
+    stderr, the remaining texts are still analyzed, and the exit code is 1.
+    """
     texts = texts or []
     if (bool(texts), file is not None, interactive).count(True) != 1 or (
         "-" in texts and len(texts) > 1

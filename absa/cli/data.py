@@ -8,26 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import console, print_json
+from absa.cli.options import ColumnOption, FormatOption, console, facts_table, print_json
 from absa.cli.run import parse_columns
+from absa.show import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from absa.data import DataSummary, Share
 
-HELP = """Show what a data file holds.
-
-Counts samples, gold annotations, languages, repeated texts and unreadable lines. --other counts the
-texts that a second file holds too, for example a test set in the training data. The exit code is 1
-if lines cannot be read."""
-EPILOG = "Example: absa data test.jsonl --other train.jsonl"
 KINDS_SHOWN = 12
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("data", help=HELP, epilog=EPILOG)(data)
 
 
 def data(
@@ -38,27 +28,20 @@ def data(
         Path | None,
         typer.Option("--other", metavar="FILE2", help="Count the texts that this file holds too."),
     ] = None,
-    data_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
-        ),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=COLUMN",
-            help="The column of a field, for example text=review. May be repeated.",
-        ),
-    ] = None,
+    data_format: FormatOption = None,
+    columns: ColumnOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Describe the file and print it."""
+    """Show what a data file holds.
+
+    Counts samples, gold annotations, languages, repeated texts and unreadable lines. --other counts
+    the texts that a second file holds too, for example a test set in the training data. The exit
+    code is 1 if lines cannot be read.
+    """
     from absa.data import describe
 
-    columns = parse_columns(column)
     with console(stderr=True).status("reading…"):
-        summary = describe(file, other, format=data_format, columns=columns)
+        summary = describe(file, other, format=data_format, columns=parse_columns(columns))
     if as_json:
         print_json(summary.model_dump_json())
     else:
@@ -68,35 +51,25 @@ def data(
 
 
 def _print(summary: DataSummary) -> None:
-    from rich.text import Text
-
-    from absa.show import printable
-
     out = console()
-    out.print(Text(f"{printable(summary.path)} ({_title(summary.format)})", "bold"), soft_wrap=True)
+    title = f"{printable(summary.path)} ({_title(summary.format)})"
+    out.print(title, style="bold", soft_wrap=True)
     out.print(_table(summary))
     if not summary.bad_lines:
         return
     out.print()
-    out.print(Text(f"{summary.bad_lines:,} unreadable lines:", "bold red"))
+    out.print(f"{summary.bad_lines:,} unreadable lines:", style="bold red")
     for bad in summary.bad_line_examples:
-        out.print(Text(f"  {printable(str(bad))}"), soft_wrap=True)
+        out.print(f"  {printable(str(bad))}", soft_wrap=True)
     more = summary.bad_lines - len(summary.bad_line_examples)
     if more:
-        out.print(Text(f"  … and {more:,} more", "dim"))
+        out.print(f"  … and {more:,} more", style="dim")
 
 
 def _table(summary: DataSummary) -> Table:
-    from rich.table import Table
-    from rich.text import Text
 
-    from absa.show import printable
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
     mean = f", {summary.mean_length:.1f} on average" if summary.mean_length is not None else ""
-    rows: list[tuple[str, str | None]] = [
+    rows = [
         ("samples", f"{summary.samples:,}"),
         ("unreadable lines", f"{summary.bad_lines:,}"),
         ("characters", f"{summary.characters:,}{mean}"),
@@ -118,9 +91,7 @@ def _table(summary: DataSummary) -> Table:
     if summary.overlap is not None:
         also = f"{share_text(summary.overlap)} are in {printable(str(summary.other))}"
         rows.append(("shared texts", also))
-    for name, value in rows:
-        table.add_row(Text(name, "bold"), Text(value if value is not None else "none"))
-    return table
+    return facts_table(rows)
 
 
 def share_text(share: Share) -> str:
@@ -129,16 +100,15 @@ def share_text(share: Share) -> str:
     return f"{n:,}/{m:,}" + (f" ({n / m:.1%})".replace("%", " %") if m else "")
 
 
-def _kinds(counts: Mapping[str, int], whole: int) -> str | None:
+def _kinds(counts: Mapping[str, int], whole: int) -> str:
     from absa.data import Share
-    from absa.show import printable
 
     shown = [
         f"{printable(name)} {share_text(Share(numerator=n, denominator=whole))}"
         for name, n in list(counts.items())[:KINDS_SHOWN]
     ]
     more = len(counts) - len(shown)
-    return ", ".join([*shown, *([f"{more} others"] if more > 0 else [])]) or None
+    return ", ".join([*shown, *([f"{more} others"] if more > 0 else [])]) or "none"
 
 
 def _number(number: int, why: str) -> str:

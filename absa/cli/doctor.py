@@ -19,16 +19,12 @@ import typer
 
 from absa.cli.options import ConfigOption, SetOption, console, print_json, settings_from
 from absa.schemas.json_text import parse_json
+from absa.show import printable
 
 if TYPE_CHECKING:
     from absa.schemas.backend import Ask
     from absa.schemas.settings import BackendSettings, RoleSettings, Settings
 
-HELP = """Check the installation and whether the backend answers.
-
-Shows versions, files and the settings in force, and asks the backend one real question. The exit
-code is 0 if the backend answers, else 1."""
-EPILOG = "Example: absa doctor --config openai"
 
 PACKAGES = {
     "absa": "absa-debate-graph",
@@ -45,17 +41,16 @@ TOGGLES = ("validator", "debate", "stage2", "debate_override", "moderator")
 Finding = dict[str, Any]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor", help=HELP, epilog=EPILOG)(doctor)
-
-
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     config: ConfigOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Run all checks, print them, and set the exit code by the backend's answer."""
+    """Check the installation and whether the backend answers.
+
+    Shows versions, files and the settings in force, and asks the backend one real question. The
+    exit code is 0 if the backend answers, else 1.
+    """
     settings = settings_from(config, sets)
     findings: Finding = {
         "python": {"version": platform.python_version(), "path": sys.executable},
@@ -71,7 +66,7 @@ def doctor(
     }
     findings["ok"] = findings["backend"]["answers"]
     if as_json:
-        print_json(json.dumps(findings, ensure_ascii=False, indent=2))
+        print_json(findings, indent=2)
     else:
         _print(findings)
     if not findings["ok"]:
@@ -248,8 +243,6 @@ def _since(start: float) -> float:
 def _print(findings: Finding) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from absa.show import printable
 
     lines = Table.grid(padding=(0, 2))
     lines.add_column(no_wrap=True)

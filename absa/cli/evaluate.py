@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import complain, console, print_json
+from absa.cli.options import RunArgument, complain, console, numbers_table, print_json
+from absa.show import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-HELP = """Score a run against its gold annotations.
-
-Shows what the debate changed for better or worse. Writes metrics.json and structural_metrics.csv
-into DIR. Without gold only process metrics are computed. docs/reference/metrics.md explains each
-number."""
-EPILOG = "Example: absa evaluate runs/first"
 
 Metrics = Mapping[str, Any]
 _BREAKDOWN = {
@@ -33,18 +27,16 @@ _BREAKDOWN = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("evaluate", help=HELP, epilog=EPILOG)(evaluate)
-
-
 def evaluate(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
-    ],
+    directory: RunArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json.")] = False,
 ) -> None:
-    """Evaluate, write the files and print their content."""
+    """Score a run against its gold annotations.
+
+    Shows what the debate changed for better or worse. Writes metrics.json and
+    structural_metrics.csv into DIR. Without gold only process metrics are computed.
+    docs/reference/metrics.md explains each number.
+    """
     from absa.metrics import GoldError, write
     from absa.metrics import evaluate as evaluate_run
 
@@ -56,29 +48,23 @@ def evaluate(
         complain(str(error))
         raise typer.Exit(1) from error
     if as_json:
-        print_json(json.dumps(metrics, ensure_ascii=False, indent=2))
+        print_json(metrics, indent=2)
     else:
         show(metrics, directory)
 
 
 def show(metrics: Metrics, directory: Path) -> None:
     """Print the headline, then the tables."""
-    from rich.text import Text
-
-    from absa.show import printable
-
     out = console()
     gold = metrics["gold"]
     out.print(
-        Text(
-            f"{printable(str(directory))}: {metrics['process']['samples']:,} outputs, "
-            f"{gold['scored']:,} scored against gold (scorer {metrics['scorer_version']})"
-        )
+        f"{printable(str(directory))}: {metrics['process']['samples']:,} outputs, "
+        f"{gold['scored']:,} scored against gold (scorer {metrics['scorer_version']})"
     )
     out.print()
     quality = metrics["quality"]
     if quality is None:
-        out.print(Text("no gold: process metrics only", "bold yellow"))
+        out.print("no gold: process metrics only", style="bold yellow")
     elif quality["changes"] is not None:
         out.print(_headline(metrics))
         for line in _gains(quality, "sample runs" if "per_seed" in metrics else "samples"):
@@ -95,35 +81,21 @@ def show(metrics: Metrics, directory: Path) -> None:
     _section("Process", _process_table(metrics["process"]))
     _section("Cost", _cost_table(metrics["cost"]))
     out.print()
-    out.print(Text(f"written: metrics.json, structural_metrics.csv in {directory}", "dim"))
+    out.print(f"written: metrics.json, structural_metrics.csv in {directory}", style="dim")
 
 
 def _section(title: str, table: Table) -> None:
-    from rich.text import Text
-
     out = console()
     out.print()
-    out.print(Text(title, "bold"))
+    out.print(title, style="bold")
     out.print(table)
-
-
-def _table(*columns: str) -> Table:
-    """A table whose first column is text and the others numbers."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column(columns[0], overflow="fold")
-    for name in columns[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 # The headline ------------------------------------------------------------------------------------
 
 
 def _headline(metrics: Metrics) -> Table:
-    table = _table("(aspect, polarity) F1, %", "Stage 1", "final", "difference")
+    table = numbers_table("(aspect, polarity) F1, %", "Stage 1", "final", "difference")
     means = metrics.get("mean_over_seeds")
     for matching in ("strict", "overlap"):
         values = []
@@ -184,65 +156,57 @@ def _alerts(metrics: Metrics) -> Iterator[Text]:
         yield Text.assemble(("note ", "bold"), note)
 
 
-_TASKS = {"tasd": "TASD F1", "asqp": "ASQP/ACOS F1", "acsa": "ACSA F1"}
-
 # The tables --------------------------------------------------------------------------------------
+
+_TASKS = {"tasd": "TASD F1", "asqp": "ASQP/ACOS F1", "acsa": "ACSA F1"}
 
 
 def _quality_table(quality: Metrics) -> Table:
-    table = _table("%", "Stage 1", "final", "difference", "final P", "final R", "gold")
-    stages = (quality["stage1"], quality["final"])
-    for level in ("aspect", "pair", "triplet"):
-        if stages[1][level] is None:
-            continue
-        for matching in ("strict", "overlap", "span"):
-            one, two = (stage[level][matching] for stage in stages)
-            table.add_row(
-                f"{level} F1, {matching}",
-                *_before_after(one["f1"]["rate"], two["f1"]["rate"]),
-                _percent(two["precision"]["rate"]),
-                _percent(two["recall"]["rate"]),
-                f"{two['recall']['denominator']:,}",
-            )
-    for task, title in _TASKS.items():
-        if stages[1][task] is not None:
-            one, two = (stage[task] for stage in stages)
-            table.add_row(
-                title,
-                *_before_after(one["f1"]["rate"], two["f1"]["rate"]),
-                _percent(two["precision"]["rate"]),
-                _percent(two["recall"]["rate"]),
-                f"{two['recall']['denominator']:,}",
-            )
-    one, two = (stage["unnamed"]["predicted"] for stage in stages)
+    table = numbers_table("%", "Stage 1", "final", "difference", "final P", "final R", "gold")
+    stage1, final = quality["stage1"], quality["final"]
+    scores = [
+        (f"{level} F1, {matching}", stage1[level][matching], final[level][matching])
+        for level in ("aspect", "pair", "triplet")
+        for matching in ("strict", "overlap", "span")
+        if final[level] is not None
+    ]
+    scores += [(title, stage1[task], final[task]) for task, title in _TASKS.items() if final[task]]
+    for title, one, two in scores:
+        table.add_row(
+            title,
+            *_before_after(one["f1"]["rate"], two["f1"]["rate"]),
+            _percent(two["precision"]["rate"]),
+            _percent(two["recall"]["rate"]),
+            f"{two['recall']['denominator']:,}",
+        )
+    one, two = (stage["unnamed"]["predicted"] for stage in (stage1, final))
     if one or two:
         table.add_row("unnamed predictions", f"{one:,}", f"{two:,}", "", "", "", "")
-    if stages[1]["implicit"] is not None:
-        one, two = (stage["implicit"]["pair"]["recall"] for stage in stages)
+    if final["implicit"] is not None:
+        one, two = (stage["implicit"]["pair"]["recall"] for stage in (stage1, final))
         shown = _before_after(one["rate"], two["rate"])
         table.add_row("implicit, recall", *shown, "", "", f"{two['denominator']:,}")
-    rows: list[tuple[str, Any, Any]] = []
-    if stages[1]["polarity_of_matched"] is not None:
-        one, two = (stage["polarity_of_matched"]["strict"] for stage in stages)
-        rows.append(("polarity", one, two))
-    if stages[1]["label"] is not None:
-        rows.append(("label", stages[0]["label"], stages[1]["label"]))
-    for title, one, two in rows:
+    classified = []
+    if final["polarity_of_matched"] is not None:
+        matched = (stage["polarity_of_matched"]["strict"] for stage in (stage1, final))
+        classified.append(("polarity", *matched))
+    if final["label"] is not None:
+        classified.append(("label", stage1["label"], final["label"]))
+    for title, one, two in classified:
         accuracy = _before_after(one["accuracy"]["rate"], two["accuracy"]["rate"])
         counted = f"{two['accuracy']['denominator']:,}"
         table.add_row(f"{title} accuracy", *accuracy, "", "", counted)
         macro = _before_after(one["macro_f1"], two["macro_f1"])
         table.add_row(f"{title} macro-F1", *macro, "", "", counted)
     if source := quality["label_source"]:
-        named = ", ".join(f"{number:,} {name}" for name, number in source.items())
-        table.caption = f"gold labels: {named}"
-        table.caption_justify = "left"
+        labels = ", ".join(f"{number:,} {name}" for name, number in source.items())
+        table.caption = f"gold labels: {labels}"
     return table
 
 
 def _changes_table(changes: Metrics) -> Table:
     names = ("fix", "break", "keep", "still_wrong")
-    table = _table("", *(name.replace("_", " ") for name in names), "net gain", "of")
+    table = numbers_table("", *(name.replace("_", " ") for name in names), "net gain", "of")
     for kind, became in changes.items():
         title = "tuples, strict" if kind == "tuples" else f"samples, {kind}"
         gain = became["net_gain"]
@@ -253,7 +217,9 @@ def _changes_table(changes: Metrics) -> Table:
 
 
 def _breakdown_table(breakdown: Metrics) -> Table:
-    table = _table("sentences", "number", "pair F1", "final", "+/-", "exact", "final", "net gain")
+    table = numbers_table(
+        "sentences", "number", "pair F1", "final", "+/-", "exact", "final", "net gain"
+    )
     for kind, groups in breakdown.items():
         for name, group in groups.items():
             if kind == "polarities" and name == "no_conflict":
@@ -267,12 +233,11 @@ def _breakdown_table(breakdown: Metrics) -> Table:
             number = f"{group['samples']:,}"
             table.add_row(title, number, *_before_after(*f1), *exact, net)
     table.caption = "strict; exact: all tuples of the sentence right; left Stage 1, right final"
-    table.caption_justify = "left"
     return table
 
 
 def _seeds_table(metrics: Metrics) -> Table:
-    table = _table("seed", "pair F1: Stage 1", "final", "difference", "net gain", "adopted")
+    table = numbers_table("seed", "pair F1: Stage 1", "final", "difference", "net gain", "adopted")
     for seed, part in metrics["per_seed"].items():
         quality = part["quality"]
         scored = quality is not None and quality["changes"] is not None
@@ -287,9 +252,13 @@ def _seeds_table(metrics: Metrics) -> Table:
 
 
 def _process_table(process: Metrics) -> Table:
-    table = _table("", "number", "of", "rate")
-    for name, rate in _rates(process):
-        # Metrics without counts are not shown. metrics.json lists them as vacuous.
+    from absa.metrics.evaluation import flat
+
+    table = numbers_table("", "number", "of", "rate")
+    for name, rate in flat(process):
+        # Rates without any sample are not shown. metrics.json lists them as vacuous.
+        if not isinstance(rate, Mapping):
+            continue
         if rate["denominator"] and (rate["numerator"] or "." not in name):
             value = rate["rate"]
             each = name.endswith("_per_sample")
@@ -299,16 +268,8 @@ def _process_table(process: Metrics) -> Table:
     return table
 
 
-def _rates(process: Metrics) -> Iterator[tuple[str, Metrics]]:
-    from absa.metrics.evaluation import flat
-
-    for name, rate in flat(process):
-        if isinstance(rate, Mapping):
-            yield name, rate
-
-
 def _cost_table(cost: Metrics) -> Table:
-    table = _table("node", "calls", "cached", "retries", "tokens", "output", "ms", "ms each")
+    table = numbers_table("node", "calls", "cached", "retries", "tokens", "output", "ms", "ms each")
     table.columns[0].no_wrap = True
     rows = {**cost["per_node"], "all": cost}
     for node, spent in rows.items():
@@ -327,7 +288,6 @@ def _cost_table(cost: Metrics) -> Table:
         if waited is not None
         else "no samples"
     )
-    table.caption_justify = "left"
     return table
 
 

@@ -9,11 +9,6 @@ import typer
 
 from absa.cli.options import ConfigOption, SetOption, WiringOption, print_text, settings_from
 
-HELP = """Draw the graph of the settings.
-
-Parts that the settings switch off are left out. Drawing needs no network."""
-EPILOG = "Example: absa graph --config abl_no_debate --format svg > graph.svg"
-
 
 class Format(StrEnum):
     """The format of the drawing."""
@@ -21,11 +16,6 @@ class Format(StrEnum):
     mermaid = "mermaid"
     ascii = "ascii"
     svg = "svg"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("graph", help=HELP, epilog=EPILOG)(graph)
 
 
 def graph(
@@ -38,7 +28,10 @@ def graph(
     sets: SetOption = None,
     wiring: WiringOption = None,
 ) -> None:
-    """Print the drawing."""
+    """Draw the graph of the settings.
+
+    Parts that the settings switch off are left out. Drawing needs no network.
+    """
     settings = settings_from(config, sets, wiring)
     from absa.api import build_graph
     from absa.graph.drawing import closed, draw_ascii, draw_svg

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import console, print_json
+from absa.cli.options import RunArgument, console, numbers_table, print_json
+from absa.show import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-HELP = """Show what people say: liked, disliked, trends.
-
-Topics (categories, or aspects with their synonyms) with polarities and quotes; a trend where a
-column of the data holds dates; a comparison by another column."""
-EPILOG = "Example: absa insights runs/reviews --by product"
 SHOWN = 12
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("insights", help=HELP, epilog=EPILOG)(insights)
+POLARITIES = ("positive", "negative", "neutral")
 
 
 def insights(
-    run: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of the run.", show_default=False)
-    ],
+    run: RunArgument,
     by: Annotated[
         str | None,
         typer.Option(
@@ -40,15 +30,17 @@ def insights(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Count and print."""
-    import json
+    """Show what people say: liked, disliked, trends.
 
+    Topics (categories, or aspects with their synonyms) with polarities and quotes; a trend where a
+    column of the data holds dates; a comparison by another column.
+    """
     from absa.insights import insights_of
 
     with console(stderr=True).status("counting…"):
         summary = insights_of(run).summary(by, limit=1000 if as_json else SHOWN)
     if as_json:
-        print_json(json.dumps(summary, ensure_ascii=False))
+        print_json(summary)
         return
     out = console()
     for part in _tables(summary):
@@ -79,49 +71,38 @@ def _tables(found: dict[str, Any]) -> list[Any]:
 
 
 def _topics(found: dict[str, Any]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
-    from absa.show import printable
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    table.add_column("what", overflow="fold", min_width=10)
-    for name in ("positive", "negative", "neutral", "% negative"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("in their words", overflow="fold", min_width=16)
+    table = _table("what", "in their words", POLARITIES)
     for topic in found["topics"]:
         most = max(("negative", "positive"), key=lambda p: topic[p])
         quotes = topic["quotes"].get(most) or [{"quote": ""}]
-        share = topic["negative_share"]
-        table.add_row(
-            printable(topic["name"]),
-            *(f"{topic[p]:,}" for p in ("positive", "negative", "neutral")),
-            "–" if share is None else f"{100 * share:.0f}",
-            printable(quotes[0]["quote"]),
-        )
+        _add(table, topic["name"], topic, POLARITIES, printable(quotes[0]["quote"]))
     if found["topics_left_out"]:
         table.caption = f"{found['topics_left_out']:,} more with --json"
-        table.caption_justify = "left"
     return table
 
 
 def _by(by: dict[str, Any]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from absa.show import printable
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    table.add_column(printable(by["column"]), overflow="fold")
-    for name in ("texts", "positive", "negative", "% negative"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("disliked", overflow="fold", min_width=16)
+    counted = ("texts", "positive", "negative")
+    table = _table(by["column"], "disliked", counted)
     for value in by["values"]:
-        share = value["negative_share"]
-        table.add_row(
-            printable(value["value"]),
-            *(f"{value[name]:,}" for name in ("texts", "positive", "negative")),
-            "–" if share is None else f"{100 * share:.0f}",
-            printable(", ".join(f"{name} {count}" for name, count in value["disliked"])),
-        )
+        disliked = ", ".join(f"{name} {count}" for name, count in value["disliked"])
+        _add(table, value["value"], value, counted, disliked)
     return table
+
+
+def _table(first: str, last: str, counted: Sequence[str]) -> Table:
+
+    table = numbers_table(printable(first), *counted, "% negative")
+    table.columns[0].min_width = 10
+    table.add_column(last, overflow="fold", min_width=16)
+    return table
+
+
+def _add(
+    table: Table, name: str, counts: dict[str, Any], counted: Sequence[str], last: str
+) -> None:
+
+    share = counts["negative_share"]
+    negative = "–" if share is None else f"{100 * share:.0f}"
+    table.add_row(printable(name), *(f"{counts[c]:,}" for c in counted), negative, printable(last))

@@ -8,17 +8,6 @@ import typer
 
 from absa.cli.options import ConfigOption, SetOption, UsageError, WiringOption, settings_from
 
-HELP = """Serve the analysis as a tool to MCP clients.
-
-An MCP client (a chat program, an editor, an agent) starts this command itself. With --http the
-tool is served at http://127.0.0.1:PORT/mcp to programs on this machine. Needs the extra mcp."""
-EPILOG = "Example: absa mcp --config abl_no_debate"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("mcp", help=HELP, epilog=EPILOG)(mcp)
-
 
 def mcp(
     http: Annotated[
@@ -36,7 +25,11 @@ def mcp(
     sets: SetOption = None,
     wiring: WiringOption = None,
 ) -> None:
-    """Serve until the client closes standard input, or until Ctrl-C."""
+    """Serve the analysis as a tool to MCP clients.
+
+    An MCP client (a chat program, an editor, an agent) starts this command itself. With --http the
+    tool is served at http://127.0.0.1:PORT/mcp to programs on this machine. Needs the extra mcp.
+    """
     settings = settings_from(config, sets, wiring)
     try:
         from absa.mcp_server import build_server

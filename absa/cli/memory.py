@@ -16,20 +16,12 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that mem
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    memory = typer.Typer(no_args_is_help=True, help="Show or prune the memory of past cases.")
-    memory.command("stats")(stats)
-    memory.command("show")(show)
-    memory.command("learn")(learn)
-    memory.command("prune")(prune)
-    app.add_typer(memory, name="memory")
+app = typer.Typer(no_args_is_help=True, help="Show or prune the memory of past cases.")
 
 
+@app.command()
 def stats(folder: Folder, as_json: AsJson = False) -> None:
     """Count the episodes, by language, structure, outcome and override."""
-    import json
-
     from rich.table import Table
 
     from absa.memory import open_folder
@@ -38,7 +30,7 @@ def stats(folder: Folder, as_json: AsJson = False) -> None:
     with open_folder(folder) as store:
         counts = count(store)
     if as_json:
-        print_json(json.dumps(counts, ensure_ascii=False))
+        print_json(counts)
         return
     table = Table("what", "which", "episodes", box=None, pad_edge=False)
     table.add_row("all", "", str(counts["episodes"]))
@@ -48,6 +40,7 @@ def stats(folder: Folder, as_json: AsJson = False) -> None:
     console().print(table)
 
 
+@app.command()
 def learn(
     folder: Folder,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run that a person reviewed.")],
@@ -65,6 +58,7 @@ def learn(
     print_text(f"{sum(learned)} episodes learned from {len(learned)} reviewed texts")
 
 
+@app.command()
 def show(
     folder: Folder,
     limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest first.")] = 20,
@@ -108,14 +102,15 @@ def _row(episode: Episode) -> tuple[str, ...]:
     )
 
 
+@app.command()
 def prune(
     folder: Folder,
     keep: Annotated[int, typer.Option(min=0, help="How many of the latest to keep.")],
 ) -> None:
     """Delete old episodes."""
     from absa.memory import open_folder
-    from absa.memory import prune as forget
+    from absa.memory import prune as delete_old
 
     with open_folder(folder) as store:
-        forgotten = forget(store, keep)
-    typer.echo(f"{forgotten} episodes forgotten, the latest {keep} kept")
+        forgotten = delete_old(store, keep)
+    print_text(f"{forgotten} episodes deleted, the latest {keep} kept")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from absa.schemas.json_text import parse_json
+from absa.show import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from absa.schemas.settings import Settings
 
@@ -56,12 +58,41 @@ DemosOption = Annotated[
     ),
 ]
 DEMOS = 10
-
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
+    ),
+]
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="FIELD=COLUMN",
+        help="The column of a field, for example text=review. May be repeated.",
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Only the first N samples. Default: all.")
+]
+RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Analyze failed samples again.")]
 
 # Far above any use, to guard against typing errors. The settings have the same limit, but are not
 # imported here, so that `absa --help` is fast.
 MAX_CONCURRENCY = 10_000
 MAX_WORKERS = 1_000
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_CONCURRENCY,
+        metavar="N",
+        help="Samples at a time. Default: backend.max_concurrency.",
+    ),
+]
 
 
 class UsageError(ValueError):
@@ -97,7 +128,6 @@ def console(*, stderr: bool = False) -> Console:
 def complain(message: str, who: str = "absa") -> None:
     """Print problems on stderr, one per line. Texts that look like API keys are hidden."""
     from absa.schemas.secrets import hide_keys
-    from absa.show import printable
 
     for line in hide_keys(message).splitlines() or [""]:
         print_text(f"{who}: {printable(line)}", stderr=True)
@@ -110,10 +140,39 @@ def print_text(text: str, *, stderr: bool = False) -> None:
     stream.flush()
 
 
-def print_json(text: str) -> None:
-    """Write JSON, with escapes if the encoding of the output is not Unicode."""
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Write a value as JSON; a text is JSON already.
+
+    If the encoding of the output is not Unicode, characters are written as escapes.
+    """
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(parse_json(text), indent=2 if "\n" in text else None)
     print_text(text)
+
+
+def numbers_table(first: str, *columns: str) -> Table:
+    """A table whose first column is text; the others are numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table.caption_justify = "left"
+    table.add_column(first, overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def facts_table(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names in bold beside their values, without a frame."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from absa.cli.options import (
     ConfigOption,
+    RunArgument,
     SetOption,
     UsageError,
     complain,
@@ -21,23 +22,9 @@ from absa.cli.options import (
 if TYPE_CHECKING:
     from absa.runs import RunReport
 
-HELP = """Apply other rules or thresholds to recorded answers.
-
-No model is called. The settings are those of the run, or of --config, changed by --set. Data and
-gold come from the run directory. An agent that the recorded run did not ask has no recorded
-answer: its samples fail, and the error names the node."""
-EPILOG = "Example: absa replay runs/first --out runs/t2 --set pipeline.override_profile=t2"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("replay", help=HELP, epilog=EPILOG)(replay)
-
 
 def replay(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The recorded run.", show_default=False)
-    ],
+    directory: RunArgument,
     out: Annotated[
         Path,
         typer.Option(
@@ -48,7 +35,12 @@ def replay(
     sets: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Replay a run and print the result."""
+    """Apply other rules or thresholds to recorded answers.
+
+    No model is called. The settings are those of the run, or of --config, changed by --set. Data
+    and gold come from the run directory. An agent that the recorded run did not ask has no recorded
+    answer: its samples fail, and the error names the node.
+    """
     from absa.cli.progress import RunProgress
     from absa.config import parse_override
     from absa.runs import RunError, RunMismatch
@@ -72,12 +64,10 @@ def replay(
 
 
 def _show(report: RunReport, left_out: int, *, as_json: bool) -> None:
-    import json
     from dataclasses import asdict
 
     if as_json:
-        facts: dict[str, Any] = {**asdict(report), "out": str(report.out), "left_out": left_out}
-        print_json(json.dumps(facts, ensure_ascii=False))
+        print_json({**asdict(report), "out": str(report.out), "left_out": left_out})
         return
     totals = report.totals
     print_text(

@@ -9,21 +9,7 @@ import typer
 
 from absa.cli.options import UsageError, complain, console, print_json, print_text
 
-HELP = """Write one HTML page about a run or several, or about a study.
-
-The page holds scores, charts, the graph and every sample. It is one file that loads nothing from a
-network. Several runs are shown side by side. Scores need `absa evaluate` first. Damaged or missing
-samples are listed on the page and on stderr; then the exit code is 1.
-
-Given the directory of `absa ablate`, the page begins with the verdict. Its figures are also written
-as SVG files, to NAME_figures beside the page."""
 PROBLEMS_SHOWN = 10
-EPILOG = "Example: absa report runs/debate runs/no_debate -o report.html"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report", help=HELP, epilog=EPILOG)(report)
 
 
 def report(
@@ -48,9 +34,15 @@ def report(
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
 ) -> None:
-    """Write the report and print its path."""
-    import json
+    """Write one HTML page about a run or several, or about a study.
 
+    The page holds scores, charts, the graph and every sample. It is one file that loads nothing
+    from a network. Several runs are shown side by side. Scores need `absa evaluate` first. Damaged
+    or missing samples are listed on the page and on stderr; then the exit code is 1.
+
+    Given the directory of `absa ablate`, the page begins with the verdict. Its figures are also
+    written as SVG files, to NAME_figures beside the page.
+    """
     from absa.report import write_report
 
     if not out.absolute().parent.is_dir():
@@ -70,7 +62,7 @@ def report(
         complain(f"… and {more:,} more problems, listed in {written.path}")
     if as_json:
         facts = {**written._asdict(), "path": str(written.path)}
-        print_json(json.dumps(facts, ensure_ascii=False))
+        print_json(facts)
     else:
         print_text(
             f"{written.path}: {written.samples:,} samples of {written.runs} "
@@ -81,7 +73,6 @@ def report(
 
 
 def _report_study(directory: Path, out: Path, as_json: bool) -> None:
-    import json
 
     from absa.report.study import write_study
 
@@ -90,7 +81,7 @@ def _report_study(directory: Path, out: Path, as_json: bool) -> None:
     if as_json:
         facts = {**written._asdict(), "path": str(written.path)}
         facts["figures"] = [str(path) for path in written.figures]
-        print_json(json.dumps(facts, ensure_ascii=False))
+        print_json(facts)
     else:
         print_text(
             f"{written.path}: {written.configurations} configurations, {written.samples:,} texts; "

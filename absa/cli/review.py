@@ -9,34 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import UsageError, console, print_json, print_text
+from absa.cli.options import (
+    RunArgument,
+    UsageError,
+    console,
+    facts_table,
+    print_json,
+    print_text,
+)
+from absa.show import printable
 
 if TYPE_CHECKING:
     from absa.cli.keys import Keyboard
     from absa.review import Item, Queue, Summary
     from absa.review.session import Session
 
-HELP = """Correct a finished run by hand and export the result as gold.
-
-Shows the texts that a person should see, the most doubtful first: a speaker of the debate was
-overruled, the label contradicts the aspects, conflicts were left open, or an adoption was blocked;
-then the tenth of the run with the lowest confidences. --list says why each is there. Every decision
-is written to reviews.jsonl in the run directory at once; the same command goes on where you
-stopped. The run's own files are never changed."""
-EPILOG = "Example: absa review runs/first --as kim; absa review runs/first --export gold gold.jsonl"
 _POLARITY_KEYS = {"p": "positive", "n": "negative", "u": "neutral"}
 _LABEL_KEYS = {**_POLARITY_KEYS, "m": "mixed"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("review", help=HELP, epilog=EPILOG)(review)
-
-
 def review(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
-    ],
+    directory: RunArgument,
     everything: Annotated[
         bool, typer.Option("--all", help="Show all texts, not only doubtful ones.")
     ] = False,
@@ -65,7 +58,14 @@ def review(
         bool, typer.Option("--json", help="With --summary: print it as JSON.")
     ] = False,
 ) -> None:
-    """Open the queue and run the chosen action."""
+    """Correct a finished run by hand and export the result as gold.
+
+    Shows the texts that a person should see, the most doubtful first: a speaker of the debate was
+    overruled, the label contradicts the aspects, conflicts were left open, or an adoption was
+    blocked; then the tenth of the run with the lowest confidences. --list says why each is there.
+    Every decision is written to reviews.jsonl in the run directory at once; the same command goes
+    on where you stopped. The run's own files are never changed.
+    """
     from absa.review import Queue, export_gold, summarise
 
     if sum((as_list, as_summary, export is not None)) > 1:
@@ -100,7 +100,6 @@ def _chosen(queue: Queue, everything: bool, uid: str | None, limit: int | None) 
 
 
 def _plain(queue: Queue, item: Item) -> str:
-    from absa.show import printable
 
     state = "reviewed" if queue.finished(item) else "begun" if queue.review(item) else "pending"
     if not item.reasons and state == "pending":
@@ -115,13 +114,8 @@ def _print_summary(summary: Summary, as_json: bool) -> None:
     if as_json:
         print_json(summary.model_dump_json())
         return
-    from rich.table import Table
-    from rich.text import Text
-
     from absa.cli.data import share_text
-    from absa.show import printable
 
-    table = Table.grid(padding=(0, 2))
     people = ", ".join(f"{printable(who)} {n}" for who, n in summary.reviewers.items())
     rows = [
         ("texts", f"{summary.texts:,}"),
@@ -136,9 +130,7 @@ def _print_summary(summary: Summary, as_json: bool) -> None:
     ]
     if summary.outdated:
         rows.append(("outdated", f"{', '.join(map(printable, summary.outdated))}: the run changed"))
-    for what, value in rows:
-        table.add_row(Text(what, "bold"), Text(value))
-    console().print(table)
+    console().print(facts_table(rows))
 
 
 # At the terminal ---------------------------------------------------------------------------------

@@ -6,19 +6,25 @@ import asyncio
 import signal
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from absa.cli.options import (
-    MAX_CONCURRENCY,
     MAX_WORKERS,
+    ColumnOption,
+    ConcurrencyOption,
     ConfigOption,
     DemosOption,
+    FormatOption,
+    LimitOption,
+    RetryOption,
     SetOption,
     UsageError,
     WiringOption,
     complain,
+    print_json,
+    print_text,
     settings_from,
 )
 
@@ -39,11 +45,6 @@ _SEEDS = 2**63
 _GRACE_S = 1.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("run")(run)
-
-
 def run(
     data: Annotated[
         Path,
@@ -60,27 +61,15 @@ def run(
     sets: SetOption = None,
     wiring: WiringOption = None,
     demos: DemosOption = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first N samples. Default: all.")
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MAX_CONCURRENCY,
-            metavar="N",
-            help="Samples at a time. Default: backend.max_concurrency.",
-        ),
-    ] = None,
+    limit: LimitOption = None,
+    concurrency: ConcurrencyOption = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="1,2,3", help="Repeat the run with these seeds.")
     ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Do not use the answer cache that runs share.")
     ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Analyze failed samples again.")
-    ] = False,
+    retry_failed: RetryOption = False,
     fail_on_error: Annotated[
         str,
         typer.Option(
@@ -110,19 +99,8 @@ def run(
             help="Judge the aspects of the gold instead of searching for aspects.",
         ),
     ] = False,
-    data_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
-        ),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=COLUMN",
-            help="The column of a field, for example text=review. May be repeated.",
-        ),
-    ] = None,
+    data_format: FormatOption = None,
+    columns: ColumnOption = None,
     engine: Annotated[
         Engine, typer.Option(help="local: this process; dask: worker processes, here or elsewhere.")
     ] = Engine.local,
@@ -147,8 +125,6 @@ def run(
 
     The same command resumes an interrupted run. Ctrl-C finishes the samples that are being
     analyzed and leaves the rest for the next start; a second Ctrl-C stops at once.
-
-    Example: absa run reviews.jsonl --out runs/first
     """
     from absa.backends.meter import Budget
     from absa.runs import RunPlan
@@ -165,7 +141,7 @@ def run(
         retry_failed=retry_failed,
         fail_on_error=parse_fail_on_error(fail_on_error),
         format=data_format,
-        columns=parse_columns(column),
+        columns=parse_columns(columns),
         given_aspects=given_aspects,
         budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls),
         engine=engine.value,
@@ -218,26 +194,23 @@ def carry_out(plan: RunPlan) -> RunReport:
 
 def show_report(report: RunReport, *, as_json: bool) -> None:
     """Print the result and what to do next."""
-    import json
     from dataclasses import asdict
 
     if as_json:
-        facts: dict[str, Any] = {**asdict(report), "out": str(report.out)}
-        typer.echo(json.dumps(facts, ensure_ascii=False))
+        print_json({**asdict(report), "out": str(report.out)})
         return
     totals = report.totals
-    typer.echo(
+    print_text(
         f"{report.status}: {totals.done} of {report.total} samples analysed, "
         f"{totals.failed} failed, {report.bad_lines} unreadable lines -> {report.out}"
     )
     for note in report.notes:
-        typer.echo(f"note: {note}", err=True)
+        print_text(f"note: {note}", stderr=True)
     if report.stopped_because:
-        typer.echo(f"stopped: {report.stopped_because}; {report.remedy}", err=True)
+        print_text(f"stopped: {report.stopped_because}; {report.remedy}", stderr=True)
     if totals.failed:
-        typer.echo(
-            f"why they failed: {report.out / 'errors.jsonl'}; --retry-failed tries again", err=True
-        )
+        errors = report.out / "errors.jsonl"
+        print_text(f"why they failed: {errors}; --retry-failed tries again", stderr=True)
 
 
 def check_engine(engine: Engine, scheduler: str | None, workers: int | None) -> None:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import console, print_text
+from absa.cli.options import RunArgument, console, print_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from absa.runs.watch import Seen
 
-EPILOG = "Example: absa top runs/first"
 _LOOK_EVERY_S = 1.0
 _PLAIN_EVERY_S = 5.0
 _STATES = {
@@ -27,15 +26,8 @@ _STATES = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("top", epilog=EPILOG)(top)
-
-
 def top(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
-    ],
+    directory: RunArgument,
     once: Annotated[bool, typer.Option("--once", help="Print the present state and exit.")] = False,
 ) -> None:
     """Watch the progress of a run from another terminal.

@@ -8,26 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import UsageError, complain, console, print_text
+from absa.cli.options import (
+    ColumnOption,
+    FormatOption,
+    UsageError,
+    complain,
+    console,
+    print_text,
+)
 from absa.cli.run import parse_columns
 
 if TYPE_CHECKING:
     from absa.offline.training.own_data import Case
-
-HELP = """Train the offline analyzer on labels or on a model's answers.
-
-With --from-run nobody has to annotate: label some texts once with a strong model, train on the
-answers of which the run is sure, and analyze the rest for nothing. Training starts from the
-shipped models. The result is a folder; use it with
---set backend.model=MODEL. At the end the command shows pair F1 of the shipped and of the new model,
-on --dev or on a tenth of the data that was kept out of training."""
-EPILOG = """Examples: absa train mine.jsonl --out models/mine;
-absa train --from-run runs/strong --out models/mine"""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("train", help=HELP, epilog=EPILOG)(train)
 
 
 def train(
@@ -64,21 +56,17 @@ def train(
             "--dev", metavar="FILE", help="Score on these texts instead of a tenth of DATA."
         ),
     ] = None,
-    data_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
-        ),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=COLUMN",
-            help="The column of a field, for example text=review. May be repeated.",
-        ),
-    ] = None,
+    data_format: FormatOption = None,
+    columns: ColumnOption = None,
 ) -> None:
-    """Read, train, score."""
+    """Train the offline analyzer on labels or on a model's answers.
+
+    With --from-run nobody has to annotate: label some texts once with a strong model, train on the
+    answers of which the run is sure, and analyze the rest for nothing. Training starts from the
+    shipped models. The result is a folder; use it with --set backend.model=MODEL. At the end the
+    command shows pair F1 of the shipped and of the new model, on --dev or on a tenth of the data
+    that was kept out of training.
+    """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     from absa.offline.training import own_data
@@ -88,18 +76,18 @@ def train(
         raise UsageError("nothing to learn from: name DATA, or a run with --from-run")
     if from_run is None and min_confidence is not None:
         raise UsageError("--min-confidence chooses among the texts of --from-run: name a run")
-    columns = parse_columns(column)
+    fields = parse_columns(columns)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; give a folder for the model")
     out.mkdir(parents=True, exist_ok=True)
     with console(stderr=True).status("reading…"):
-        cases = _read(data, data_format, columns) if data is not None else []
+        cases = _read(data, data_format, fields) if data is not None else []
         if from_run is not None:
             cases += _taught(from_run, min_confidence)
         if dev is None:
             cases, unseen = own_data.hold_out(cases)
         else:
-            unseen = _read(dev, data_format, columns)
+            unseen = _read(dev, data_format, fields)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -7,29 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import UsageError, console, print_json
+from absa.cli.options import RunArgument, UsageError, console, numbers_table, print_json
+from absa.show import printable
 
 if TYPE_CHECKING:
     from absa.runs.verify import Check, VerifyReport
 
-HELP = """Check that the files of a run are complete and consistent.
-
-Decides every sample again from its recorded answers and compares the result, compares all files
-with the journal, and computes the scores again. The end of the output lists what is not checked.
-The exit code is 1 if a check fails or the run is unfinished."""
-EPILOG = "Example: absa verify runs/first"
 SHOWN = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("verify", help=HELP, epilog=EPILOG)(verify)
-
-
 def verify(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
-    ],
+    directory: RunArgument,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -48,7 +36,12 @@ def verify(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Verify and print what was found."""
+    """Check that the files of a run are complete and consistent.
+
+    Decides every sample again from its recorded answers and compares the result, compares all files
+    with the journal, and computes the scores again. The end of the output lists what is not
+    checked. The exit code is 1 if a check fails or the run is unfinished.
+    """
     from absa.runs.verify import verify as verify_run
 
     if data is not None and not data.is_file():
@@ -63,19 +56,14 @@ def verify(
 
 
 def _print(report: VerifyReport) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    from absa.show import printable
-
     out = console()
-    out.print(Text(f"{report.directory}: {report.samples} outputs, run {report.status}"))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("check", no_wrap=True)
-    table.add_column("what must hold", overflow="fold")
-    table.add_column("checked", justify="right", no_wrap=True)
-    table.add_column("violations", justify="right", no_wrap=True)
+    out.print(f"{report.directory}: {report.samples} outputs, run {report.status}")
+    table = numbers_table("check", "what must hold", "checked", "violations")
+    table.columns[0].no_wrap = True
+    table.columns[1].no_wrap, table.columns[1].justify = False, "left"
+    table.columns[1].overflow = "fold"
     for check in report.checks:
         violations = len(check.violations)
         table.add_row(
@@ -93,11 +81,11 @@ def _print(report: VerifyReport) -> None:
         out.print(Text.assemble(("warning ", "bold yellow"), printable(warning)))
     for note in report.notes:
         out.print(Text.assemble(("note ", "bold"), printable(note)))
-    out.print(Text("not covered:", "dim"))
+    out.print("not covered:", style="dim")
     for what in report.not_covered:
-        out.print(Text(f"  - {what}", "dim"))
+        out.print(f"  - {what}", style="dim")
     if report.fingerprint:
-        out.print(Text(f"fingerprint {report.fingerprint}"), soft_wrap=True)
+        out.print(f"fingerprint {report.fingerprint}", soft_wrap=True)
     out.print()
     good = "bold yellow" if report.warnings else "bold green"
     out.print(_verdict(report), style=good if report.ok else "bold red")
@@ -106,17 +94,14 @@ def _print(report: VerifyReport) -> None:
 def _print_violations(check: Check) -> None:
     from rich.text import Text
 
-    from absa.show import printable
-
     out = console()
-    out.print(Text(f"{check.name}: {check.title}", "bold"))
+    out.print(f"{check.name}: {check.title}", style="bold")
     for v in check.violations[:SHOWN]:
         seed = f" (seed {v.seed})" if v.seed is not None else ""
         who = f"{printable(v.uid)}{seed}: " if v.uid is not None else ""
         out.print(Text.assemble("  ", (who, "bold"), printable(v.what)))
-    if more := len(check.violations) - SHOWN:
-        if more > 0:
-            out.print(Text(f"  … and {more:,} more; --json lists all", "dim"))
+    if (more := len(check.violations) - SHOWN) > 0:
+        out.print(f"  … and {more:,} more; --json lists all", style="dim")
 
 
 def _verdict(report: VerifyReport) -> str:

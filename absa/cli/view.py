@@ -17,21 +17,7 @@ from absa.cli.options import (
     settings_from,
 )
 
-HELP = """Open a local page to watch the agents and browse runs.
-
-The page needs no network and is served to this machine only. DIR is a run directory, or a folder
-that holds run directories (default: runs, if there is such a folder); runs that are still going on
-are shown as they grow. With ABSA_TOKEN in the environment the page asks for that token, and
---host may name another interface."""
-EPILOG = (
-    'Example: absa view runs --config openai --set backend.model=qwen3:8b; then "Ctrl-C" ends it'
-)
 DEFAULT_PORT = 8484
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("view", help=HELP, epilog=EPILOG)(view)
 
 
 def view(
@@ -52,7 +38,13 @@ def view(
     sets: SetOption = None,
     wiring: WiringOption = None,
 ) -> None:
-    """Serve until Ctrl-C."""
+    """Open a local page to watch the agents and browse runs.
+
+    The page needs no network and is served to this machine only. DIR is a run directory, or a
+    folder that holds run directories (default: runs, if there is such a folder); runs that are
+    still going on are shown as they grow. With ABSA_TOKEN in the environment the page asks for that
+    token, and --host may name another interface.
+    """
     if missing := [folder for folder in folders or () if not folder.is_dir()]:
         raise UsageError(f"{missing[0]} is not a directory")
     settings = settings_from(config, sets, wiring)
