@@ -1,16 +1,18 @@
-"""The graph as ASCII or SVG, without a network and without a layout library.
+"""Draws the graph as ASCII or SVG, without a network and without a layout library.
 
-Nodes stand in layers by their longest path from the start. An edge over several layers runs through
-a free place in each; an edge back up (a loop) runs beside them. Many nodes between the same two
-others (the verdicts of the gate) are drawn as one list.
+The layer of a node is its longest path from the start. An edge over several layers has a bend in
+each layer that it passes. A loop, which leads back to an earlier node, is drawn beside the layers.
+Many nodes between the same two nodes, such as the verdicts of the gate, are drawn as one list.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from html import escape
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
@@ -22,12 +24,12 @@ from absa.graph.steps import AgentStep
 
 Kind = Literal["terminal", "agent", "rule", "skip", "apply", "list"]
 
-# This many nodes between the same two others become a list.
+# The number of nodes between the same two nodes from which they are drawn as a list.
 LISTED = 5
 
 
 class Link(NamedTuple):
-    """An edge; a label names the case in which a conditional one is taken."""
+    """An edge. The label of a conditional edge names its case."""
 
     source: str
     target: str
@@ -45,7 +47,7 @@ class Segment(NamedTuple):
 
 @dataclass
 class Plan:
-    """What stands where, before anything is measured."""
+    """The nodes in layers with their edges; positions are not computed yet."""
 
     names: dict[str, str]
     kinds: dict[str, Kind]
@@ -53,14 +55,15 @@ class Plan:
     segments: list[list[Segment]]
     loops: list[Link]
     lists: dict[str, list[str]]
+    # Places where an edge passes a layer; they stand in the layers like nodes.
     bends: dict[str, Link]
 
     def is_bend(self, item: str) -> bool:
-        """Whether an item of a layer is no node but a place where an edge passes."""
+        """Whether an item of a layer is a bend of an edge."""
         return item in self.bends
 
     def letters(self) -> dict[str, int]:
-        """The room for each node's name: nodes of one layer are equally wide, a list by itself."""
+        """The width of each node in letters: the same for all nodes of a layer, except lists."""
         widths = {key: max(len(self.names[k]) for k in keys) for key, keys in self.lists.items()}
         for layer in self.layers:
             nodes = [key for key in layer if not self.is_bend(key) and key not in self.lists]
@@ -68,7 +71,7 @@ class Plan:
         return widths
 
     def labels(self, depth: int) -> dict[str, str]:
-        """The labels of the edges that leave a layer, by the item where they are to stand."""
+        """The labels of the edges that leave a layer, by the item beside which they are drawn."""
         labels: dict[str, list[str]] = {}
         for segment in self.segments[depth]:
             if segment.link.label and not self.is_bend(segment.source):
@@ -87,10 +90,10 @@ def draw_svg(drawable: Drawable) -> str:
 
 
 def draw_elements(drawable: Drawable) -> list[Any]:
-    """The drawing for a page with a style of its own, with less distance between the layers.
+    """The drawing for a page with its own style sheet, with less distance between the layers.
 
-    Every element is a list: its name, its attributes, then its children. A page that may not parse
-    markup can build it.
+    Every element is a list: its name, its attributes, then its children. A page whose policy
+    forbids parsing markup can build it.
     """
     svg = _Svg(make_plan(drawable), band=_CLOSE_BAND, has_legend=False).text()
     return _as_lists(ElementTree.fromstring(svg))
@@ -108,7 +111,7 @@ def _as_lists(element: ElementTree.Element) -> list[Any]:
 
 
 def closed(drawable: Drawable) -> Drawable:
-    """The graph without the lists: the gate as one box."""
+    """The graph without the nodes of the lists, so that the gate is one box."""
     links = [Link(edge.source, edge.target) for edge in drawable.edges]
     lists = _lists(drawable.nodes, links)
     hidden = {key for keys in lists.values() for key in keys}
@@ -161,7 +164,7 @@ def _kind(name: str, data: Any) -> Kind:
 
 
 def _lists(names: Iterable[str], links: Sequence[Link]) -> dict[tuple[str, str], list[str]]:
-    """Nodes with one way in and one way out, by where from and where to, if there are many."""
+    """Groups of nodes with the same single source and the same single target."""
     lists: dict[tuple[str, str], list[str]] = {}
     for key in names:
         into = {link.source for link in links if link.target == key}
@@ -172,7 +175,7 @@ def _lists(names: Iterable[str], links: Sequence[Link]) -> dict[tuple[str, str],
 
 
 def _split_loops(nodes: Sequence[str], links: Sequence[Link]) -> tuple[list[Link], list[Link]]:
-    """Edges that go on, and edges that lead back to where a path came from."""
+    """Forward edges, and edges that lead back to a node of their own path."""
     out: dict[str, list[Link]] = {key: [] for key in nodes}
     for link in links:
         out[link.source].append(link)
@@ -197,18 +200,12 @@ def _split_loops(nodes: Sequence[str], links: Sequence[Link]) -> tuple[list[Link
 
 
 def _longest_paths(nodes: Sequence[str], forward: Sequence[Link]) -> dict[str, int]:
-    into: dict[str, list[str]] = {key: [] for key in nodes}
+    sources: dict[str, list[str]] = {key: [] for key in nodes}
     for link in forward:
-        into[link.target].append(link.source)
+        sources[link.target].append(link.source)
     depth: dict[str, int] = {}
-
-    def measure(key: str) -> int:
-        if key not in depth:
-            depth[key] = max((measure(source) + 1 for source in into[key]), default=0)
-        return depth[key]
-
-    for key in nodes:
-        measure(key)
+    for key in TopologicalSorter(sources).static_order():
+        depth[key] = max((depth[source] + 1 for source in sources[key]), default=0)
     return depth
 
 
@@ -218,7 +215,7 @@ def _segments(
     forward: Sequence[Link],
     bends: dict[str, Link],
 ) -> list[list[Segment]]:
-    """The edges cut at every layer, with a bend in each layer that they pass."""
+    """The edges in pieces from layer to layer; adds their bends to the layers."""
     segments: list[list[Segment]] = [[] for _ in layers]
     for link in forward:
         first, last = layer_of[link.source], layer_of[link.target]
@@ -235,17 +232,22 @@ def _segments(
 
 
 def _untangle(layers: list[list[str]], segments: Sequence[Sequence[Segment]]) -> None:
-    """Order each layer by where its neighbours stand, down and up a few times."""
-    near: dict[str, list[list[str]]] = {k: [[], []] for layer in layers for k in layer}
-    for part in segments:
-        for segment in part:
-            near[segment.target][0].append(segment.source)
-            near[segment.source][1].append(segment.target)
+    """Order each layer by the positions of its neighbours, a few times down and up."""
+    near = _neighbours(segments)
     for sweep in range(4):
         side = sweep % 2
-        for layer in layers if side == 0 else reversed(layers):
+        for layer in reversed(layers) if side else layers:
             place = {key: at / max(1, len(row) - 1) for row in layers for at, key in enumerate(row)}
             layer.sort(key=lambda key: _mean([place[k] for k in near[key][side]], place[key]))
+
+
+def _neighbours(segments: Iterable[Iterable[Segment]]) -> Mapping[str, tuple[list[str], list[str]]]:
+    """The neighbours of each item in the layer above and in the layer below."""
+    near: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for segment in chain.from_iterable(segments):
+        near[segment.target][0].append(segment.source)
+        near[segment.source][1].append(segment.target)
+    return near
 
 
 def _mean(values: Sequence[float], default: float) -> float:
@@ -263,26 +265,21 @@ class Reach(NamedTuple):
 
 
 def columns(plan: Plan, reach: Mapping[str, Reach], gap: float) -> dict[str, float]:
-    """The middle of each item: near its neighbours, in order, and clear of the next one."""
+    """The middle of each item: near its neighbours, in order, and without overlaps."""
     x: dict[str, float] = {}
     for layer in plan.layers:
         x.update(_spread(plan, layer, dict.fromkeys(layer, 0.0), reach, gap))
-    up: dict[str, list[str]] = {key: [] for key in x}
-    down: dict[str, list[str]] = {key: [] for key in x}
-    for part in plan.segments:
-        for segment in part:
-            up[segment.target].append(segment.source)
-            down[segment.source].append(segment.target)
+    near = _neighbours(plan.segments)
     for sweep in range(12):
-        side = up if sweep % 2 == 0 else down
-        for layer in plan.layers if side is up else reversed(plan.layers):
-            wanted = {key: _wanted(plan, x, side[key], x[key]) for key in layer}
+        side = sweep % 2
+        for layer in reversed(plan.layers) if side else plan.layers:
+            wanted = {key: _wanted(plan, x, near[key][side], x[key]) for key in layer}
             x.update(_spread(plan, layer, wanted, reach, gap))
     return x
 
 
 def _wanted(plan: Plan, x: Mapping[str, float], near: Sequence[str], own: float) -> float:
-    """In the middle of the neighbouring nodes, or of the bends where there are only bends."""
+    """The mean position of the neighbouring nodes, or of the bends if there are only bends."""
     nodes = [key for key in near if not plan.is_bend(key)]
     return _mean([x[key] for key in nodes or near], own)
 
@@ -327,15 +324,11 @@ class _Pool(NamedTuple):
 
 
 def _buses(part: Sequence[Segment]) -> list[list[Segment]]:
-    """Segments that may share one horizontal line: all from one source, or all to one target."""
-    sources: dict[str, set[str]] = {}
-    targets: dict[str, set[str]] = {}
-    for segment in part:
-        sources.setdefault(segment.target, set()).add(segment.source)
-        targets.setdefault(segment.source, set()).add(segment.target)
+    """Groups of segments that share a horizontal line: one source, or one target."""
+    near = _neighbours([part])
     groups: dict[tuple[str, str], list[Segment]] = {}
     for segment in part:
-        fans_in = len(sources[segment.target]) > 1 and len(targets[segment.source]) == 1
+        fans_in = len(set(near[segment.target][0])) > 1 and len(set(near[segment.source][1])) == 1
         key = ("to", segment.target) if fans_in else ("from", segment.source)
         groups.setdefault(key, []).append(segment)
     return list(groups.values())
@@ -344,27 +337,23 @@ def _buses(part: Sequence[Segment]) -> list[list[Segment]]:
 def _stacked(
     buses: Iterable[list[Segment]], x: Mapping[str, float], near: float
 ) -> list[list[Segment]]:
-    """The buses that turn, from top to bottom: none runs into a column that a lower one leaves."""
+    """The buses with a turn, from top to bottom, so that no line crosses a lower one's column."""
     left = [bus for bus in buses if any(abs(x[s.source] - x[s.target]) > near for s in bus)]
-    layers: list[list[Segment]] = []
+
+    def is_below(other: list[Segment], bus: list[Segment]) -> bool:
+        return any(abs(x[s.target] - x[o.source]) <= near for s in bus for o in other)
+
+    stacked: list[list[Segment]] = []
     while left:
-        free = [
-            bus for bus in left if not any(_below(bus, o, x, near) for o in left if o is not bus)
-        ]
-        layers.append((free or left)[0])
-        left.remove(layers[-1])
-    return layers
-
-
-def _below(
-    bus: Sequence[Segment], other: Sequence[Segment], x: Mapping[str, float], near: float
-) -> bool:
-    return any(abs(x[s.target] - x[o.source]) <= near for s in bus for o in other)
+        free = (bus for bus in left if not any(is_below(o, bus) for o in left if o is not bus))
+        stacked.append(next(free, left[0]))
+        left.remove(stacked[-1])
+    return stacked
 
 
 # ASCII ------------------------------------------------------------------------------------------
 
-AGAIN = "again"  # the label of a loop that has none
+AGAIN = "again"  # the default label of a loop
 _LEGEND = "=== agent (asks the backend)   --- rule"
 
 
@@ -433,7 +422,7 @@ class _Ascii:
             self._put(row, middle, "|")
 
     def _edges(self, depth: int, top: int) -> int:
-        """Draw what leads to the next layer; the row where that begins."""
+        """Draw the edges to the next layer; return its first row."""
         part = self.plan.segments[depth]
         if not part:
             return top
@@ -466,7 +455,7 @@ class _Ascii:
             self._put(bus, other, "+")
 
     def _loop(self, link: Link, number: int) -> None:
-        """From the right side of the source up to the right side of the target."""
+        """Draw a loop from the right side of the source up to the right side of the target."""
         low, high = sum(self.rows[link.source]) // 2, sum(self.rows[link.target]) // 2
         if low == high:
             low += 1
@@ -622,7 +611,7 @@ class _Svg:
         )
 
     def _columns(self, key: str) -> list[list[str]]:
-        """A list in columns: what leaves things alone, and what does not."""
+        """The columns of a list: verdicts that skip, and verdicts that apply a change."""
         keys = self.plan.lists[key]
         columns = [[k for k in keys if self.plan.kinds[k] == kind] for kind in ("skip", "apply")]
         return [column for column in columns if column]
@@ -710,12 +699,12 @@ class _Svg:
                 f"Q{other.x:.1f} {level:.1f} {other.x:.1f} {level + _ROUND:.1f} "
             )
         is_last = not self.plan.is_bend(s.target)
-        # A bend is as high as its layer: the edge goes on straight through it.
+        # A bend is as high as its layer, and the edge goes straight through it.
         path += f"V{other.y if is_last else other.bottom:.1f}"
         self._edge(path, s.link, tip=is_last)
 
     def _loop(self, link: Link, number: int) -> None:
-        """From the right side of the source up to the right side of the target."""
+        """Draw a loop from the right side of the source up to the right side of the target."""
         one, other = self.boxes[link.source], self.boxes[link.target]
         low, high = one.middle, other.middle
         if link.source == link.target:
@@ -743,7 +732,7 @@ class _Svg:
         self.extent.append(x + len(text) * _SMALL_CHAR)
 
     def _legend(self, left: float, right: float, top: float) -> float:
-        """What the colours mean; where it ends."""
+        """Draw the legend; return its lower end."""
         x, y = left, top
         for kind, name in _LEGEND_NAMES.items():
             if kind not in self.plan.kinds.values():
