@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from absa.schemas.context import RunContext
 from absa.schemas.errors import InputError
-from absa.view.app import PUBLIC, routes, server_desk
+from absa.view.app import PUBLIC, routes, server_api
 
 TOKEN = "ABSA_TOKEN"
 HEALTH = "/ok"
@@ -166,7 +166,7 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
 
 
 MIDDLEWARE = [Middleware(TokenMiddleware), Middleware(BoundedBody)]
-app = Starlette(routes=routes(server_desk()), middleware=MIDDLEWARE)
+app = Starlette(routes=routes(server_api()), middleware=MIDDLEWARE)
 
 
 def _refusal(authorization: str | None, scope: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -1,4 +1,4 @@
-"""What people say: topics with polarities, quotes, trends and comparisons, from results alone.
+"""What people say: topics with polarities, quotes, trends and comparisons, without gold.
 
 A topic is a category where the run has a category set, else an aspect with its synonyms (the
 lexicons' and the language's pattern file; singular and plural). Each text counts once for a topic
@@ -23,21 +23,23 @@ from absa.runs.directory import OUTPUTS, RunDirectory
 from absa.schemas.answers import POLARITIES
 from absa.schemas.errors import InputError
 from absa.schemas.output import FinalAspect, FinalOutput
+from absa.show import NOT_NAMED
 
-NOT_NAMED = "(not named)"
 QUOTES = 3
 _LONGEST_QUOTE = 100
 _SHORTEST_QUOTE = 2
-#: A column is a date if this share of its values is, and a comparison has so many values at most.
+# A column holds dates if at least this share of its values are dates.
 _DATES = 0.9
+# The largest number of values of a column that are compared.
 VALUES = 12
+# Over more months, the trend is by year.
 _MONTHS = 36
 _DATE = re.compile(r"(\d{4})[-./](\d{1,2})(?:[-./](\d{1,2}))?(?:[T\s].*)?$")
 
 
 @dataclass
 class Quote:
-    """Words of a text that judge."""
+    """The words of a text that express a judgement."""
 
     uid: str
     words: str
@@ -46,7 +48,7 @@ class Quote:
 
 @dataclass
 class Topic:
-    """What is said about one category or aspect."""
+    """The judgements about one category or aspect."""
 
     kind: str
     names: Counter[str] = field(default_factory=Counter)
@@ -56,16 +58,16 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """The commonest name."""
+        """The most frequent name."""
         return self.names.most_common(1)[0][0]
 
     def count(self, polarity: str) -> int:
-        """In how many texts it is judged like that."""
+        """The number of texts with this polarity for the topic."""
         return len(self.texts.get(polarity, ()))
 
     @property
     def total(self) -> int:
-        """All judgements."""
+        """The number of all judgements."""
         return sum(map(len, self.texts.values()))
 
 
@@ -77,8 +79,8 @@ class Insights:
     labels: Counter[str] = field(default_factory=Counter)
     uids: list[str] = field(default_factory=list)
     extra: list[dict[str, Any]] = field(default_factory=list)
-    # Of each text: its topics with their polarities.
-    said: list[set[tuple[tuple[str, str], str]]] = field(default_factory=list)
+    # The topics of each text with their polarities.
+    judgements: list[set[tuple[tuple[str, str], str]]] = field(default_factory=list)
 
     def add(self, output: FinalOutput) -> None:
         """Count one text."""
@@ -96,12 +98,12 @@ class Insights:
                 topic.texts[aspect.polarity].append(number)
             if aspect.is_grounded and (words := _quote(aspect, output.text)):
                 _keep(topic.quotes[aspect.polarity], Quote(output.uid, words, aspect.confidence))
-        self.said.append(counted)
+        self.judgements.append(counted)
 
     def ranked(self, polarity: str | None = None) -> list[Topic]:
-        """The topics, those with most judgements (of one polarity) first.
+        """The topics by the number of judgements, or of those of one polarity.
 
-        What is liked or disliked "as a whole, without a name" is no answer to what people like.
+        With a polarity, unnamed judgements come only if there are no named ones.
         """
         topics = [t for t in self.topics.values() if polarity is None or t.count(polarity)]
         if polarity is not None:
@@ -111,7 +113,7 @@ class Insights:
         return sorted(topics, key=lambda t: (-t.total, t.name))
 
     def columns(self) -> list[str]:
-        """The columns that the data has besides."""
+        """The additional columns of the data."""
         return list(dict.fromkeys(name for row in self.extra for name in row))
 
     def date_column(self) -> str | None:
@@ -119,7 +121,7 @@ class Insights:
         return next((name for name in self.columns() if self._has_dates(name)), None)
 
     def comparable(self) -> str | None:
-        """The first column with few values, dates apart."""
+        """The first column with few values that are not dates."""
         for name in self.columns():
             values = {str(row[name]) for row in self.extra if row.get(name) not in (None, "")}
             if 2 <= len(values) <= VALUES and not self._has_dates(name):
@@ -132,7 +134,7 @@ class Insights:
         return bool(values) and dates >= _DATES * len(values)
 
     def trend(self, column: str | None = None) -> dict[str, Any] | None:
-        """Judgements by month (by year or day where that shows more); None without dates."""
+        """Judgements by month, or by year or day depending on the period; None without dates."""
         column = column or self.date_column()
         if column is None:
             return None
@@ -153,14 +155,14 @@ class Insights:
         return {"column": column, "buckets": buckets}
 
     def by(self, column: str) -> dict[str, Any]:
-        """A comparison of the values of a column, the commonest first.
+        """A comparison of the values of a column, the most frequent first.
 
         Raises:
             InputError: No text has the column.
         """
         if column not in self.columns():
-            there = ", ".join(self.columns()) or "none"
-            raise InputError(f"the run's data has no column {column!r}; there are: {there}")
+            names = ", ".join(self.columns()) or "none"
+            raise InputError(f"the run's data has no column {column!r}; its columns: {names}")
         groups: dict[str, list[int]] = defaultdict(list)
         for number, row in enumerate(self.extra):
             if row.get(column) not in (None, ""):
@@ -170,12 +172,12 @@ class Insights:
         return {"column": column, "values": values, "left_out": max(0, len(ordered) - VALUES)}
 
     def _within(self, numbers: Iterable[int]) -> dict[str, Any]:
-        """What some of the texts say."""
+        """The counts over some of the texts."""
         chosen = list(numbers)
         polarities: Counter[str] = Counter()
         topics: dict[str, Counter[str]] = {p: Counter() for p in POLARITIES}
         for number in chosen:
-            for key, polarity in self.said[number]:
+            for key, polarity in self.judgements[number]:
                 polarities[polarity] += 1
                 if self.topics[key].kind != "unnamed":
                     topics[polarity][self.topics[key].name] += 1
@@ -188,14 +190,14 @@ class Insights:
         }
 
     def summary(self, by: str | None = None, limit: int = 20) -> dict[str, Any]:
-        """Everything as JSON."""
+        """All results as JSON."""
         column = by or self.comparable()
         judged = sum(topic.total for topic in self.topics.values())
         return {
             "texts": len(self.uids),
             "judgements": judged,
             "labels": dict(self.labels.most_common()),
-            "topics": [self._shown(topic, judged) for topic in self.ranked()[:limit]],
+            "topics": [self._topic(topic, judged) for topic in self.ranked()[:limit]],
             "topics_left_out": max(0, len(self.topics) - limit),
             "liked": [t.name for t in self.ranked("positive")[:5]],
             "disliked": [t.name for t in self.ranked("negative")[:5]],
@@ -204,7 +206,7 @@ class Insights:
             "by": self.by(column) if column else None,
         }
 
-    def _shown(self, topic: Topic, judged: int) -> dict[str, Any]:
+    def _topic(self, topic: Topic, judged: int) -> dict[str, Any]:
         return {
             "name": topic.name,
             "kind": topic.kind,
@@ -221,10 +223,10 @@ class Insights:
 
 
 def insights_of(run: Path) -> Insights:
-    """What the texts of a finished run say.
+    """Count the texts of a finished run.
 
     Raises:
-        NoRun: It is not a run, or has no results.
+        NoRun: It is not a run directory, or it has no results.
     """
     directory = RunDirectory(run).require(OUTPUTS)
     collected = Insights()
@@ -234,7 +236,7 @@ def insights_of(run: Path) -> Insights:
 
 
 def _topic_of(aspect: FinalAspect, lang: str) -> tuple[tuple[str, str], str, str]:
-    """The key of a topic, the name that the aspect gives it, and its kind."""
+    """The key of the aspect's topic, its name in this text, and its kind."""
     if aspect.category:
         return ("category", aspect.category), aspect.category, "category"
     if aspect.aspect_term is None:
@@ -244,7 +246,7 @@ def _topic_of(aspect: FinalAspect, lang: str) -> tuple[tuple[str, str], str, str
 
 @lru_cache(maxsize=65536)
 def _group(term: str, lang: str) -> str:
-    """What an aspect has in common with its synonyms."""
+    """A key that an aspect shares with its synonyms."""
     patterns = language(lang)
     base = term.lower()
     if lang == "en":
@@ -259,7 +261,7 @@ def _group(term: str, lang: str) -> str:
 
 @lru_cache(maxsize=16)
 def _synonyms(lang: str) -> tuple[frozenset[str], ...]:
-    """Groups of aspect keys that mean one thing."""
+    """Groups of aspect keys with the same meaning."""
     patterns = language(lang)
     groups: Iterable[Iterable[str]] = lexicon(lang).synonyms if lang in LANGUAGES else ()
     every = [frozenset(map(patterns.key, group)) for group in (*groups, *patterns.synonym_groups)]
@@ -267,7 +269,7 @@ def _synonyms(lang: str) -> tuple[frozenset[str], ...]:
 
 
 def _quote(aspect: FinalAspect, text: str) -> str | None:
-    """The evidence, with the aspect and whatever stands between them where that is short."""
+    """The text from aspect to evidence, or the evidence alone if that is too long."""
     start = text.find(aspect.evidence or "")
     end = start + len(aspect.evidence or "")
     places = [(start, end)]
@@ -284,11 +286,11 @@ def _quote(aspect: FinalAspect, text: str) -> str | None:
 
 
 def _keep(quotes: list[Quote], new: Quote) -> None:
-    """Keep the surest few, no words twice."""
+    """Keep the few quotes with the highest confidence, without repetitions."""
     if any(old.words.lower() == new.words.lower() for old in quotes):
         return
     quotes.append(new)
-    # Of equally sure ones the longer says more.
+    # Of equal confidence, the longer quote comes first.
     quotes.sort(key=lambda q: (-round(q.confidence, 1), -len(q.words)))
     del quotes[QUOTES:]
 
@@ -306,6 +308,6 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def sparkline(values: Iterable[float | None]) -> Iterator[str]:
-    """One sign for each value from 0 to 1."""
+    """One character for each value from 0 to 1."""
     for value in values:
         yield " " if value is None else "▁▂▃▄▅▆▇█"[min(7, int(value * 8))]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 OVERRIDE = "debate_override"
 PERSON = "human"
 
-# Joiners inside emoji and Indic words, which are invisible and needed.
 NOT_NAMED = "(not named)"
+# Joiners inside emoji and Indic words, which are invisible and needed.
 _JOINERS = frozenset("\u200c\u200d")
 
 DEBATE = "debate"
@@ -142,9 +142,9 @@ def printable(text: str, *, newlines: bool = False) -> str:
     return "".join("\n" if newlines and c == "\n" else printable_char(c) for c in text)
 
 
-def aspect_name(found: AspectTuple | Candidate) -> str:
+def aspect_name(pair: AspectTuple | Candidate) -> str:
     """The aspect's term, or the category of an unnamed aspect."""
-    return printable(found.aspect_term or found.category or NOT_NAMED)
+    return printable(pair.aspect_term or pair.category or NOT_NAMED)
 
 
 def printable_char(char: str) -> str:
@@ -176,12 +176,12 @@ def places(output: FinalOutput) -> list[Place]:
     return [*aspects, *evidence]
 
 
-def _nearest(text: str, found: FinalAspect) -> int | None:
+def _nearest(text: str, aspect: FinalAspect) -> int | None:
     """The start of the evidence nearest to the aspect; of two, the one after it."""
-    if not found.evidence or not found.evidence.strip():
+    if not aspect.evidence or not aspect.evidence.strip():
         return None
-    size, span = len(found.evidence), found.span
-    starts = list(_occurrences(text, found.evidence))
+    size, span = len(aspect.evidence), aspect.span
+    starts = list(_occurrences(text, aspect.evidence))
     if not starts or span is None:
         return starts[0] if starts else None
 
@@ -198,42 +198,42 @@ def _occurrences(text: str, piece: str) -> Iterator[int]:
         start = text.find(piece, start + 1)
 
 
-def origin(found: FinalAspect, output: FinalOutput) -> str:
+def origin(aspect: FinalAspect, output: FinalOutput) -> str:
     """The source of a final aspect: Stage 1, a review or a debate override."""
     log = output.meta.correction_applied_log
-    if any(entry.source == PERSON and _made(entry, found) for entry in log):
+    if any(entry.source == PERSON and _made(entry, aspect) for entry in log):
         return _ORIGIN[PERSON]
     if output.meta.protocol == "conflict_review":
-        return _perspectives(found, output)
+        return _perspectives(aspect, output)
     if output.meta.selective is not None:
-        return _witnesses(found, output.meta.selective)
+        return _witnesses(aspect, output.meta.selective)
     if output.meta.adopt_decision == "adopted":
         for entry in reversed(log):
-            if not (entry.applied and _made(entry, found)):
+            if not (entry.applied and _made(entry, aspect)):
                 continue
             if entry.proposal_type == CONFIRM:
-                found = _unconfirmed(entry, found)
+                aspect = _unconfirmed(entry, aspect)
             else:
                 return _ORIGIN.get(entry.source, printable(entry.source))
     return "Stage 1"
 
 
-def _witnesses(found: FinalAspect, opinion: SecondOpinion) -> str:
+def _witnesses(aspect: FinalAspect, opinion: SecondOpinion) -> str:
     """The number of calls with the tuple, and the analyser's probability."""
     for t in opinion.tuples:
         if (t.aspect_term, t.category, t.polarity) == (
-            found.aspect_term,
-            found.category,
-            found.polarity,
+            aspect.aspect_term,
+            aspect.category,
+            aspect.polarity,
         ):
             calls = f"{t.votes} of {opinion.calls} calls"
             return calls if t.is_implicit else f"{calls}, analyser {t.p:.2f}"
     return "calls"
 
 
-def _perspectives(found: FinalAspect, output: FinalOutput) -> str:
+def _perspectives(aspect: FinalAspect, output: FinalOutput) -> str:
     """The perspectives with this tuple; if none has it, the reviewers changed it."""
-    own = (found.aspect_term, found.category, found.polarity)
+    own = (aspect.aspect_term, aspect.category, aspect.polarity)
     agents = dict.fromkeys(
         c.origin_agent
         for c in output.meta.candidates
@@ -242,15 +242,15 @@ def _perspectives(found: FinalAspect, output: FinalOutput) -> str:
     return f"perspective {', '.join(agents)}" if agents else "review (arbiter)"
 
 
-def _made(entry: Correction, found: FinalAspect) -> bool:
+def _made(entry: Correction, aspect: FinalAspect) -> bool:
     before, after = entry.before or {}, entry.after or {}
-    if after.get("aspect_term") != found.aspect_term:
+    if after.get("aspect_term") != aspect.aspect_term:
         return False
     own = {
-        "polarity": found.polarity,
-        "confidence": found.confidence,
-        "evidence": found.evidence,
-        **({"category": found.category} if found.category else {}),
+        "polarity": aspect.polarity,
+        "confidence": aspect.confidence,
+        "evidence": aspect.evidence,
+        **({"category": aspect.category} if aspect.category else {}),
     }
     if own not in after.get("sentiments", []):
         return False
@@ -261,16 +261,16 @@ def _made(entry: Correction, found: FinalAspect) -> bool:
     return moved or own not in before.get("sentiments", [])
 
 
-def _unconfirmed(entry: Correction, found: FinalAspect) -> FinalAspect:
+def _unconfirmed(entry: Correction, aspect: FinalAspect) -> FinalAspect:
     """The aspect with its confidence before a confirm raised it."""
     pairs = zip((entry.before or {})["sentiments"], (entry.after or {})["sentiments"], strict=True)
     confidence = next(
         old["confidence"]
         for old, new in pairs
         if (new["polarity"], new["confidence"], new["evidence"])
-        == (found.polarity, found.confidence, found.evidence)
+        == (aspect.polarity, aspect.confidence, aspect.evidence)
     )
-    return found.model_copy(update={"confidence": confidence})
+    return aspect.model_copy(update={"confidence": confidence})
 
 
 def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:

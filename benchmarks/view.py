@@ -32,7 +32,7 @@ from absa.backends.offline import OfflineBackend
 from absa.cli import run as run_cli
 from absa.config import load_settings
 from absa.schemas.backend import Ask, Reply
-from absa.view.app import Desk, routes
+from absa.view.app import PageApi, routes
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 TEXT = "사용감은 좋지만 가격은 비싸요."
@@ -139,7 +139,7 @@ def slow_server(sent: dict[str, float]) -> Iterator[str]:
         return reply
 
     OfflineBackend.ask = ask  # type: ignore[method-assign]
-    app = Starlette(routes=routes(Desk(load_settings, [])), middleware=MIDDLEWARE)
+    app = Starlette(routes=routes(PageApi(load_settings, [])), middleware=MIDDLEWARE)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

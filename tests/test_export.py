@@ -92,7 +92,7 @@ def test_without_categories_semeval_is_that_of_2014(tmp_path: Path) -> None:
     path = tmp_path / "x.xml"
     _, notes = written("semeval", path, Judged(**{**vars(JUDGED), "judgements": tuple(bare)}))
     assert [(t, p) for t, _, p, _ in read_back(path)] == [(t, p) for t, _, p, _ in EVERY if t]
-    assert notes.lines == ["1 unnamed judgements are left out: the format has none"]
+    assert notes.lines == ["1 unnamed judgements are left out: the format cannot hold them"]
 
 
 def test_label_studio_counts_in_utf16_units(tmp_path: Path) -> None:

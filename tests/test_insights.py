@@ -74,7 +74,7 @@ def test_insights_count_topics_with_quotes_trends_and_comparisons(
     compared = {value["value"]: value for value in found["by"]["values"]}
     assert compared["x"]["disliked"] == [["screen", 2]] and compared["y"]["negative"] == 0
     assert run_cli(["insights", str(out), "--by", "colour"]) != 0
-    assert "no column 'colour'; there are: product, date" in capsys.readouterr().err
+    assert "no column 'colour'; its columns: product, date" in capsys.readouterr().err
     assert run_cli(["insights", str(out)]) == 0
     assert "terrible" in capsys.readouterr().out
 

@@ -32,7 +32,7 @@ from absa.runs import RunPlan, run
 from absa.runs.lock import locked
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError
-from absa.view.app import Desk, routes
+from absa.view.app import PageApi, routes
 from absa.wired import wired
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,8 +96,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 @pytest.fixture(scope="module")
 def url(runs: Path) -> Iterator[str]:
-    desk = Desk(load_settings, [runs])
-    app = Starlette(routes=routes(desk), middleware=auth.MIDDLEWARE)
+    api = PageApi(load_settings, [runs])
+    app = Starlette(routes=routes(api), middleware=auth.MIDDLEWARE)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -281,7 +281,7 @@ def _sweep(source: Path, tried: Sequence[Point], seed: int) -> dict[str, Any]:
         return sweep(source, tried, seed=seed, on_progress=tell)
 
 
-def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
+def _show(results: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
     """Print the tables, then the verdict, so that the verdict stays visible."""
     from rich.panel import Panel
     from rich.text import Text
@@ -289,18 +289,18 @@ def _show(found: Mapping[str, Any], out: Path, written: Sequence[str]) -> None:
     from absa.ablate.tables import tables
 
     screen = console()
-    for table in tables(found, brief=True):
+    for table in tables(results, brief=True):
         screen.print(Text(table.title, "bold"))
         screen.print(_rich(table))
         if table.note:
             screen.print(Text(table.note, "dim"))
         screen.print()
-    for note in found.get("notes", ()):
+    for note in results.get("notes", ()):
         screen.print(Text.assemble(("note ", "bold"), note))
-    if "verdict" in found:
+    if "verdict" in results:
         styles = {"helps": "green", "hurts": "red"}
-        style = styles.get(found["verdict"]["word"], "yellow")
-        words = f"{found['verdict']['sentence']}\n\n{found['verdict']['cost_line']}"
+        style = styles.get(results["verdict"]["word"], "yellow")
+        words = f"{results['verdict']['sentence']}\n\n{results['verdict']['cost_line']}"
         screen.print(Panel(Text(words), border_style=style))
     print_text(f"written to {out}: {', '.join(written)}", stderr=True)
 

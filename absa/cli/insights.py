@@ -48,17 +48,17 @@ def insights(
         out.print()
 
 
-def _tables(found: dict[str, Any]) -> list[Any]:
+def _tables(summary: dict[str, Any]) -> list[Any]:
     from rich.text import Text
 
     from absa.insights import sparkline
 
-    words = f"{found['texts']:,} texts, {found['judgements']:,} judgements"
-    parts: list[Any] = [Text(words, "bold"), _topics(found)]
-    if found["by"]:
-        parts.append(_by(found["by"]))
-    if found["trend"]:
-        trend = found["trend"]
+    words = f"{summary['texts']:,} texts, {summary['judgements']:,} judgements"
+    parts: list[Any] = [Text(words, "bold"), _topics(summary)]
+    if summary["by"]:
+        parts.append(_by(summary["by"]))
+    if summary["trend"]:
+        trend = summary["trend"]
         shares = [bucket["negative_share"] for bucket in trend["buckets"]]
         first, last = trend["buckets"][0]["bucket"], trend["buckets"][-1]["bucket"]
         line = "".join(sparkline(shares))
@@ -70,15 +70,15 @@ def _tables(found: dict[str, Any]) -> list[Any]:
     return parts
 
 
-def _topics(found: dict[str, Any]) -> Table:
+def _topics(summary: dict[str, Any]) -> Table:
 
     table = _table("what", "in their words", POLARITIES)
-    for topic in found["topics"]:
+    for topic in summary["topics"]:
         most = max(("negative", "positive"), key=lambda p: topic[p])
         quotes = topic["quotes"].get(most) or [{"quote": ""}]
         _add(table, topic["name"], topic, POLARITIES, printable(quotes[0]["quote"]))
-    if found["topics_left_out"]:
-        table.caption = f"{found['topics_left_out']:,} more with --json"
+    if summary["topics_left_out"]:
+        table.caption = f"{summary['topics_left_out']:,} more with --json"
     return table
 
 

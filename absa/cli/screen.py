@@ -58,7 +58,7 @@ class Screen:
         yield Text()
         aspects = self.output.final_result.final_aspects
         if not aspects:
-            yield Text("no aspects found", style="dim")
+            yield Text("no aspects aspect", style="dim")
         elif width < NARROW_TABLE:
             yield self._list()
         else:
@@ -134,20 +134,20 @@ def _polarity(polarity: str) -> Text:
     return Text(show.printable(polarity), STYLES.get(polarity, ""))
 
 
-def _aspect(found: FinalAspect) -> Text:
-    term = Text(show.aspect_name(found), f"bold {STYLES.get(found.polarity, '')}")
-    if found.is_implicit and found.aspect_term:
+def _aspect(aspect: FinalAspect) -> Text:
+    term = Text(show.aspect_name(aspect), f"bold {STYLES.get(aspect.polarity, '')}")
+    if aspect.is_implicit and aspect.aspect_term:
         term.append(" (implicit)", "not bold dim")
-    if found.category and found.aspect_term:
-        term.append(f" {show.printable(found.category)}", "not bold dim")
+    if aspect.category and aspect.aspect_term:
+        term.append(f" {show.printable(aspect.category)}", "not bold dim")
     return term
 
 
-def _evidence(found: FinalAspect) -> Text:
-    if not (found.evidence or "").strip():
+def _evidence(aspect: FinalAspect) -> Text:
+    if not (aspect.evidence or "").strip():
         return Text("none", "dim")
-    text = Text(show.printable(str(found.evidence)))
-    return text if found.is_grounded else text.append(" (not in the text)", "bold red")
+    text = Text(show.printable(str(aspect.evidence)))
+    return text if aspect.is_grounded else text.append(" (not in the text)", "bold red")
 
 
 def _cost(output: FinalOutput, seconds: float | None) -> str:

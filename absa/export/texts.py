@@ -1,4 +1,4 @@
-"""The texts of a run with their tuples, as every export format takes them."""
+"""The texts of a run with their tuples, the input of all export formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Judgement:
-    """A tuple: an aspect or none, its polarity, category and opinion, with places in the text."""
+    """A tuple with its positions in the text. `term` is None for an unnamed aspect."""
 
     term: str | None
     place: Place | None
@@ -46,7 +46,7 @@ def judged_texts(run: Path) -> Iterator[Judged]:
     """The texts of a finished run, one after the other.
 
     Raises:
-        NoRun: It is not a run, or has no results.
+        NoRun: It is not a run directory, or it has no results.
     """
     directory = RunDirectory(run).require(OUTPUTS)
     domains = {}
@@ -58,7 +58,7 @@ def judged_texts(run: Path) -> Iterator[Judged]:
 
 
 def judged(output: FinalOutput, domain: str | None = None) -> Judged:
-    """A text with its tuples; the output does not say what kind of thing is reviewed."""
+    """A text with its tuples. The output does not hold the domain."""
     return Judged(
         uid=output.uid,
         text=output.text,

@@ -1,7 +1,7 @@
-"""The formats of `absa export`, a function for each: from texts to the lines of a file.
+"""The formats of `absa export`: one function per format yields the lines of the file.
 
-What a format cannot say is left out, and how often is counted in the file's notes: SemEval-2014
-and ASTE have no judgement without a name, ACOS and the `####` formats have no label of the text.
+Tuples that a format cannot hold are left out and counted in the notes. SemEval-2014 and ASTE hold
+no unnamed aspects; ACOS and the `####` formats do not hold the label of the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 from absa.export.texts import Judged, Judgement, Place, judged_texts
 from absa.files import replacing
@@ -30,7 +30,7 @@ COLUMNS = (
 
 @dataclass
 class Notes:
-    """What a file does not say."""
+    """Counts of the tuples that are left out of a file."""
 
     unnamed: int = 0
     uncategorised: int = 0
@@ -39,14 +39,16 @@ class Notes:
     @property
     def lines(self) -> list[str]:
         """One sentence each."""
-        fields = {
-            "unnamed judgements are left out: the format has none": self.unnamed,
-            "tuples without a category are left out: the format needs one": self.uncategorised,
-            "tuples without an opinion term are left out: the format needs one": (
-                self.without_opinion
-            ),
+        counts = {
+            "unnamed judgements": self.unnamed,
+            "tuples without a category": self.uncategorised,
+            "tuples without an opinion term": self.without_opinion,
         }
-        return [f"{count:,} {words}" for words, count in fields.items() if count]
+        return [
+            f"{count:,} {what} are left out: the format cannot hold them"
+            for what, count in counts.items()
+            if count
+        ]
 
 
 def rows(texts: Iterable[Judged]) -> Iterator[dict[str, Any]]:
@@ -63,12 +65,14 @@ def rows(texts: Iterable[Judged]) -> Iterator[dict[str, Any]]:
             yield {**about, **(_row(j) if j else dict.fromkeys(COLUMNS[5:])), **text.extra}
 
 
+def _tuple(j: Judgement) -> dict[str, Any]:
+    start, end = j.place or (None, None)
+    return {"term": j.term, "from": start, "to": end, "polarity": j.polarity}
+
+
 def _row(j: Judgement) -> dict[str, Any]:
     return {
-        "term": j.term,
-        "from": j.place[0] if j.place else None,
-        "to": j.place[1] if j.place else None,
-        "polarity": j.polarity,
+        **_tuple(j),
         "category": j.category,
         "opinion": j.opinion,
         "evidence": j.evidence,
@@ -78,7 +82,7 @@ def _row(j: Judgement) -> dict[str, Any]:
 
 
 def write_csv(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
-    """A row for each tuple, with the columns of the data behind."""
+    """One row per tuple; the columns of the data come last."""
     table = list(rows(texts))
     columns = dict.fromkeys([*COLUMNS, *(name for row in table for name in row)])
     buffer = io.StringIO()
@@ -92,10 +96,7 @@ def sample(text: Judged) -> dict[str, Any]:
     """A line of the project's own JSONL."""
     aspects = [
         {
-            "term": j.term,
-            "from": j.place[0] if j.place else None,
-            "to": j.place[1] if j.place else None,
-            "polarity": j.polarity,
+            **_tuple(j),
             **({"opinion": j.opinion} if j.opinion else {}),
             **({"category": j.category} if j.category else {}),
         }
@@ -125,7 +126,7 @@ def write_semeval(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield "<Reviews><Review><sentences>\n" if has_categories else "<sentences>\n"
     for text in every:
-        yield f"<sentence id={quoteattr(text.uid)}><text>{_escaped(text.text)}</text>"
+        yield f"<sentence id={quoteattr(text.uid)}><text>{escape(text.text)}</text>"
         yield from (_opinions if has_categories else _terms)(text, notes)
         yield "</sentence>\n"
     yield "</sentences></Review></Reviews>\n" if has_categories else "</sentences>\n"
@@ -179,7 +180,7 @@ def _category(j: Judgement, notes: Notes) -> str | None:
 
 
 def write_acos(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
-    """Words, separated by blanks, and quadruples of word numbers."""
+    """Words separated by spaces, and quadruples of word numbers."""
     for text in texts:
         words = Words(text)
         quads = [
@@ -206,10 +207,10 @@ def write_aste(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
 
 
 class Words:
-    """A text cut into words, also where a term begins or ends inside of one: 가격|은."""
+    """A text in words, with a cut where a term begins or ends inside a word: 가격|은."""
 
     def __init__(self, text: Judged) -> None:
-        """Cut at blanks and at the ends of aspects and opinions."""
+        """Cut at spaces and at the ends of aspects and opinions."""
         places = [p for j in text.judgements for p in (j.place, j.opinion_place) if p]
         cuts = {end for place in places for end in place}
         self._starts: list[int] = []
@@ -251,7 +252,7 @@ def utf16(text: str, offset: int) -> int:
 
 
 def write_label_studio(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
-    """Label Studio tasks with predictions; what names nothing is a choice about the whole text."""
+    """Label Studio tasks with predictions; an unnamed aspect is a choice for the whole text."""
     tasks: list[dict[str, Any]] = []
     for text in texts:
         result: list[dict[str, Any]] = []
@@ -275,11 +276,7 @@ def write_label_studio(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
             {
                 "data": {"uid": text.uid, "text": text.text, **text.extra},
                 "predictions": [
-                    {
-                        "model_version": "absa",
-                        "score": text.confidence,
-                        "result": result,
-                    }
+                    {"model_version": "absa", "score": text.confidence, "result": result}
                 ],
             }
         )
@@ -296,25 +293,17 @@ def write_argilla(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
                 continue
             label = f"{j.category}: {j.polarity}" if j.category else j.polarity
             spans.append({"start": j.place[0], "end": j.place[1], "label": label})
-        yield (
-            _json(
-                {
-                    "id": text.uid,
-                    "fields": {"text": text.text},
-                    "metadata": text.extra,
-                    "suggestions": [
-                        {"question_name": "aspects", "value": spans, "agent": "absa"},
-                        {
-                            "question_name": "label",
-                            "value": text.label,
-                            "score": text.confidence,
-                            "agent": "absa",
-                        },
-                    ],
-                }
-            )
-            + "\n"
-        )
+        suggestions: list[dict[str, Any]] = [
+            {"question_name": "aspects", "value": spans},
+            {"question_name": "label", "value": text.label, "score": text.confidence},
+        ]
+        record = {
+            "id": text.uid,
+            "fields": {"text": text.text},
+            "metadata": text.extra,
+            "suggestions": [{**suggestion, "agent": "absa"} for suggestion in suggestions],
+        }
+        yield _json(record) + "\n"
 
 
 def annoabsa(text: Judged) -> list[dict[str, Any]]:
@@ -348,12 +337,6 @@ def write_annoabsa_csv(texts: Iterable[Judged], notes: Notes) -> Iterator[str]:
     writer.writerow(["text", "label"])
     writer.writerows([t.text, _json(annoabsa(t))] for t in texts)
     yield buffer.getvalue()
-
-
-def _escaped(text: str) -> str:
-    for char, code in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(char, code)
-    return text
 
 
 def _one_line(text: str) -> str:
@@ -396,7 +379,7 @@ Save = Callable[[Iterable[Judged], Path, Notes], None]
 
 @dataclass(frozen=True)
 class Writer:
-    """A format: the usual ending of its files, and how one is written."""
+    """A format: the usual suffix of its files, and the function that writes one."""
 
     suffix: str
     lines: Lines | None = None
@@ -422,7 +405,7 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def export(run: Path, to: str, path: Path) -> list[str]:
-    """Write the results of a run; returns what the format could not say.
+    """Write the results of a run; return notes on the tuples that are left out.
 
     Raises:
         InputError: There is no such format, a package is missing, or it is not a run.

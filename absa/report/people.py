@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from absa.insights import NOT_NAMED, Insights, Topic
+from absa.insights import Insights, Topic
 from absa.report.charts import percent
 from absa.report.markup import Markup, card, el, quiet, scroll, table
 from absa.schemas.answers import POLARITIES
+from absa.show import NOT_NAMED
 
 TOPICS = 20
 _BEST = 5

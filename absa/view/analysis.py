@@ -1,4 +1,4 @@
-"""One text through the graph: live, node by node, or again on the answers that were recorded."""
+"""Analyzes a text node by node, or decides it again on its recorded answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from absa.schemas.settings import Settings
 from absa.view.choices import Choice, chosen, values
 from absa.wired import wired
 
-# Analysed texts whose answers are kept for "what if".
+# The number of analyzed texts whose answers are kept for "what if".
 _KEPT = 64
 
 Json = dict[str, Any]
@@ -36,22 +36,26 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Analysed:
-    """A text with its answers."""
+    """An analyzed text with the graph's input, the settings and the output."""
 
-    given: Json
+    inputs: Json
     settings: Settings
     output: FinalOutput
 
 
 class Recorded:
-    """The backend of a replay: it has the answers of one text and asks no model."""
+    """A backend with the recorded answers of one text."""
 
     def __init__(self, calls: Sequence[CallRecord]) -> None:
         """Take the answers."""
         self._calls = {(call.node, call.turn): call for call in calls}
 
     def ask(self, question: Ask) -> Reply:
-        """The recorded answer; a missing one is an error that names the node."""
+        """The recorded answer.
+
+        Raises:
+            BackendError: The node was not asked. The error names it.
+        """
         call = self._calls.get((question.node, question.turn))
         if call is None:
             raise BackendError(
@@ -78,16 +82,16 @@ class Recorded:
 
 
 class Analyses:
-    """Analyses texts, and keeps the latest ones so that they can be decided again."""
+    """Analyzes texts, and keeps the latest so that they can be decided again."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings in force where nothing is chosen."""
+        """Take the settings in force unless a choice changes them."""
         self.settings = settings
         self._kept: OrderedDict[str, Analysed] = OrderedDict()
         self._lock = Lock()
 
     def keep(self, analysed: Analysed) -> str:
-        """Keep a text; the name under which it can be asked for again."""
+        """Keep a text; return its identifier."""
         name = token_hex(8)
         with self._lock:
             self._kept[name] = analysed
@@ -101,17 +105,17 @@ class Analyses:
         return {"drawing": drawing(settings), "values": values(settings)}
 
     def stream(self, text: str, choice: Choice, lang: str | None = None) -> Iterator[Json]:
-        """What happens in the graph, event by event; the last one has the whole story.
+        """The events in the graph; the last one has all details.
 
         Raises:
-            ValidationError: The choice does not go together.
+            ValidationError: Parts of the choice exclude each other.
         """
         settings = chosen(self.settings, choice)
         analyser = _analyser(settings.model_dump_json())
         graph_inputs = analyser.input(text, lang=lang)
         return self._events(analyser.graph, graph_inputs, settings)
 
-    def _events(self, graph: Graph, given: Json, settings: Settings) -> Iterator[Json]:
+    def _events(self, graph: Graph, inputs: Json, settings: Settings) -> Iterator[Json]:
         start = time.perf_counter()
 
         def at() -> float:
@@ -120,20 +124,20 @@ class Analyses:
         yield {"event": "graph", "drawing": drawing(settings), "values": values(settings)}
         output: FinalOutput | None = None
         try:
-            for task in graph.stream(given, stream_mode="tasks"):
+            for task in graph.stream(inputs, stream_mode="tasks"):
                 node = task["name"]
                 if "result" not in task:
                     yield {"event": "begin", "node": node, "at": at()}
                 elif not task["error"]:
                     result = task["result"]
                     output = result.get("output", output)
-                    yield {"event": "end", "node": node, "at": at(), **_told(node, result, given)}
+                    yield {"event": "end", "node": node, "at": at(), **_partial(node, result)}
         except (BackendError, InputError) as error:
             node = getattr(error, "node", None)
             yield {"event": "failed", "node": node, "reason": str(error)}
             return
         assert output is not None
-        analysed = Analysed(given, settings, output)
+        analysed = Analysed(inputs, settings, output)
         yield {"event": "output", "id": self.keep(analysed), "at": at(), **story(analysed)}
 
     def what_if(self, name: str, choice: Choice) -> Json:
@@ -141,7 +145,7 @@ class Analyses:
 
         Raises:
             InputError: The text is not kept any more.
-            BackendError: A node would have to be asked that was not.
+            BackendError: Under this choice a node is asked that has no recorded answer.
         """
         with self._lock:
             before = self._kept.get(name)
@@ -163,10 +167,10 @@ class Analyses:
         }
 
     def open(self, entry: Entry, settings: Settings) -> Json:
-        """A text of a run, as if it had just been analysed."""
+        """A text of a run, like a text that was analyzed here."""
         if settings.wiring is not None:
             raise InputError(
-                f"this run used {settings.wiring}: a run directory may not make the page run code"
+                f"this run used the wiring {settings.wiring}, whose code the page does not run"
             )
         output = entry.output
         graph_inputs = graph_input(
@@ -188,7 +192,7 @@ class Analyses:
 
 
 def replay(analysed: Analysed, settings: Settings) -> tuple[list[str], Analysed]:
-    """The nodes that run, and what they make of the recorded answers."""
+    """Decide a text again on its recorded answers; return the nodes that ran and the result."""
     pipeline = settings.pipeline
     off = pipeline.model_copy(
         update={"memory": pipeline.memory.model_copy(update={"condition": "off"})}
@@ -196,18 +200,18 @@ def replay(analysed: Analysed, settings: Settings) -> tuple[list[str], Analysed]
     answers = Recorded(analysed.output.process_trace)
     graph = wired(settings.model_copy(update={"pipeline": off})).compile(backend=answers)
     path, output = [], None
-    for task in graph.stream(analysed.given, stream_mode="tasks"):
+    for task in graph.stream(analysed.inputs, stream_mode="tasks"):
         if "result" in task:
             path.append(task["name"])
             output = task["result"].get("output", output)
     assert output is not None
-    return path, Analysed(analysed.given, settings, output)
+    return path, Analysed(analysed.inputs, settings, output)
 
 
 def story(analysed: Analysed, comparison: Comparison | None = None) -> Json:
-    """The row and the story of a text, as the sample view takes them."""
+    """The row and the details of a text for the sample view."""
     output, override = analysed.output, analysed.settings.pipeline.debate_override
-    entry = Entry(output, output.model_dump(mode="json"), {"domain": analysed.given.get("domain")})
+    entry = Entry(output, output.model_dump(mode="json"), {"domain": analysed.inputs.get("domain")})
     comparison = comparison or Comparison()
     return {
         "row": index_row(entry, comparison),
@@ -219,7 +223,7 @@ def story(analysed: Analysed, comparison: Comparison | None = None) -> Json:
 
 
 def _asked_otherwise(before: FinalOutput, after: FinalOutput) -> list[str]:
-    """The nodes that a new run would ask something else than was asked."""
+    """The nodes whose prompts would be different in a new run."""
     asked = {(call.node, call.turn): call.prompt_sha256 for call in before.process_trace}
     nodes = [
         call.node
@@ -229,8 +233,8 @@ def _asked_otherwise(before: FinalOutput, after: FinalOutput) -> list[str]:
     return list(dict.fromkeys(nodes))
 
 
-def _told(node: str, result: Mapping[str, Any], given: Json) -> Json:
-    """What the page shows of a node's result before the whole story is there."""
+def _partial(node: str, result: Mapping[str, Any]) -> Json:
+    """The part of a node's result that the page shows before the analysis ends."""
     parts: Json = {}
     if turns := result.get("turns"):
         parts["turns"] = [

@@ -1,8 +1,7 @@
-"""The HTTP side of the page: its files, and the answers to its script.
+"""The HTTP routes of the page: its files, and the answers to its script.
 
-The routes stand below `/view`, in the server of `absa view` and in LangGraph's server. Requests
-are checked twice: `absa.auth.TokenMiddleware` asks for the token, `SameOrigin` refuses what another
-site made the browser send.
+The routes are below `/view`, in the server of `absa view` and in LangGraph's server.
+`absa.auth.TokenMiddleware` checks the token; `SameOrigin` refuses requests from other sites.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -32,8 +31,13 @@ from absa.schemas.errors import BackendError, InputError, WiringError
 from absa.schemas.json_text import parse_json
 from absa.schemas.settings import Settings
 
+if TYPE_CHECKING:
+    from absa.view.analysis import Analyses
+    from absa.view.choices import Choice
+    from absa.view.run_list import RunList
+
 PREFIX = "/view"
-# Folders with runs for the page of LangGraph's server, separated as in PATH.
+# The environment variable with the folders of runs in LangGraph's server, separated as in PATH.
 FOLDERS = "ABSA_RUNS"
 
 # Modules of the page, and the package that each lies in.
@@ -45,7 +49,7 @@ _FILES = {
     "review.js": "absa.view",
     "korean.js": "absa.view",
 }
-# They hold no data: the page must be there before its reader can type the token.
+# These need no token: they hold no data, and the page asks for the token.
 PUBLIC = frozenset((PREFIX, f"{PREFIX}/", *(f"{PREFIX}/{name}" for name in _FILES)))
 
 _HEADERS = {
@@ -59,44 +63,45 @@ _ROWS_AT_ONCE = 1000
 Json = dict[str, Any]
 
 
-class Desk:
-    """What the routes work on; loaded with the first request that needs it."""
+class PageApi:
+    """The answers to the page's script: a method per route, of the parameters and the body.
+
+    Settings, analyses and runs are loaded with the first request that needs them.
+    """
 
     def __init__(self, read_settings: Callable[[], Settings], folders: Sequence[Path]) -> None:
-        """Take what reads the settings, and the folders with runs."""
+        """Take a function that reads the settings, and the folders with runs."""
         self._read_settings = read_settings
         self._folders = folders
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings in force where nothing is chosen."""
+        """The settings in force unless the page chooses others."""
         return self._read_settings()
 
     @cached_property
-    def analyses(self) -> Any:
-        """The analysed texts."""
+    def analyses(self) -> Analyses:
+        """The analyzed texts."""
         from absa.view.analysis import Analyses
 
         return Analyses(self.settings)
 
     @cached_property
-    def shelf(self) -> Any:
-        """The runs."""
-        from absa.view.shelf import Shelf
+    def run_list(self) -> RunList:
+        """The runs in the folders."""
+        from absa.view.run_list import RunList
 
-        return Shelf(self._folders)
+        return RunList(self._folders)
 
-    # Answers to the script. Each takes the request's parameters and its body. --------------------
-
-    def about(self, given: Json, body: Any) -> Json:
-        """What the page needs to begin."""
+    def about(self, parameters: Json, body: Json) -> Json:
+        """The data with which the page begins."""
         from absa.report import words
         from absa.schemas.verdicts import CONFIRMS, OVERRIDES, SKIPS
         from absa.view import choices
 
         backend = self.settings.backend
         return {
-            "runs": self.runs(given, body),
+            "runs": self.runs(parameters, body),
             "gate": words.GATE,
             "gate_order": [*OVERRIDES, *CONFIRMS, *SKIPS],
             "adopt": words.adoption_names(),
@@ -107,73 +112,68 @@ class Desk:
             "backend": {"kind": backend.kind, "model": backend.model},
         }
 
-    def graph(self, given: Json, body: Any) -> Json:
+    def graph(self, parameters: Json, body: Json) -> Json:
         """The drawing of a choice."""
-        drawn: Json = self.analyses.drawing(_choice(body))
-        return drawn
+        return self.analyses.drawing(_choice(body))
 
-    def analyze(self, given: Json, body: Any) -> Iterator[Json]:
-        """The events of a text."""
+    def analyze(self, parameters: Json, body: Json) -> Iterator[Json]:
+        """The events of the analysis of a text."""
         text, lang = body.get("text"), body.get("lang") or None
         if not isinstance(text, str) or not text.strip():
             raise InputError("type a sentence first")
-        events: Iterator[Json] = self.analyses.stream(text, _choice(body), lang)
-        return events
+        return self.analyses.stream(text, _choice(body), lang)
 
-    def what_if(self, given: Json, body: Any) -> Json:
+    def what_if(self, parameters: Json, body: Json) -> Json:
         """A text decided again under another choice."""
-        decided: Json = self.analyses.what_if(str(body.get("id")), _choice(body))
-        return decided
+        return self.analyses.what_if(str(body.get("id")), _choice(body))
 
-    def runs(self, given: Json, body: Any) -> list[Json]:
-        """The runs and how they are doing."""
-        return [run.about(name) for name, run in self.shelf.runs()]
+    def runs(self, parameters: Json, body: Json) -> list[Json]:
+        """The runs and their progress."""
+        return [run.about(name) for name, run in self.run_list.runs()]
 
-    def rows(self, given: Json, body: Any) -> Json:
+    def rows(self, parameters: Json, body: Json) -> Json:
         """The next rows of a run."""
-        run = self.shelf.run(given["run"])
-        is_complete = run.is_complete  # asked first: the last rows come before it
-        start = max(0, int(given.get("from", 0)))
+        run = self.run_list.run(parameters["run"])
+        is_complete = run.is_complete  # read first: the last rows come before it
+        start = max(0, int(parameters.get("from", 0)))
         rows = run.rows[start : start + _ROWS_AT_ONCE]
         is_last = is_complete and start + len(rows) >= len(run.rows)
         return {"rows": rows, "complete": is_last, "problems": run.problems[:20]}
 
-    def story(self, given: Json, body: Any) -> Json:
-        """Everything about one sample."""
-        story: Json = self.shelf.run(given["run"]).story(given["number"])
-        return story
+    def story(self, parameters: Json, body: Json) -> Json:
+        """All details of one sample."""
+        return self.run_list.run(parameters["run"]).story(parameters["number"])
 
-    def open(self, given: Json, body: Any) -> Json:
+    def open(self, parameters: Json, body: Json) -> Json:
         """A sample of a run, ready for "what if"."""
-        run = self.shelf.run(given["run"])
+        run = self.run_list.run(parameters["run"])
         if run.settings is None:
             raise InputError("the settings of this run cannot be read")
-        opened: Json = self.analyses.open(run.entry(given["number"]), run.settings)
-        return opened
+        return self.analyses.open(run.entry(parameters["number"]), run.settings)
 
-    def review(self, given: Json, body: Any) -> Json:
-        """What a person is asked about a sample, and what was decided so far."""
+    def review(self, parameters: Json, body: Json) -> Json:
+        """The question to a reviewer about a sample, and the decisions so far."""
         from absa.view import reviewing
 
-        entry = self.shelf.run(given["run"]).entry(given["number"])
-        return reviewing.question(self.shelf.run(given["run"]).path, entry.output)
+        run = self.run_list.run(parameters["run"])
+        return reviewing.question(run.path, run.entry(parameters["number"]).output)
 
-    def decide(self, given: Json, body: Any) -> Json:
-        """A person's decision about a sample."""
+    def decide(self, parameters: Json, body: Json) -> Json:
+        """A reviewer's decision about a sample."""
         from absa.view import reviewing
 
-        entry = self.shelf.run(given["run"]).entry(given["number"])
-        return reviewing.decide(self.shelf.run(given["run"]).path, entry.output, body)
+        run = self.run_list.run(parameters["run"])
+        return reviewing.decide(run.path, run.entry(parameters["number"]).output, body)
 
 
-def _choice(body: Any) -> Any:
+def _choice(body: Json) -> Choice:
     from absa.view.choices import Choice
 
     return Choice.model_validate(body.get("choice") or {})
 
 
 class SameOrigin:
-    """Refuses requests that another site made a browser send (also by DNS rebinding)."""
+    """Refuses requests that another site makes the browser send (also by DNS rebinding)."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wrap `app`."""
@@ -212,25 +212,25 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def routes(desk: Desk) -> list[Any]:
-    """The routes of the page, for an application that asks for the token itself."""
-    api = [
-        ("GET", "/api/about", desk.about),
-        ("POST", "/api/graph", desk.graph),
-        ("POST", "/api/analyze", desk.analyze),
-        ("POST", "/api/what-if", desk.what_if),
-        ("GET", "/api/runs", desk.runs),
-        ("GET", "/api/runs/{run:int}/rows", desk.rows),
-        ("GET", "/api/runs/{run:int}/samples/{number:int}", desk.story),
-        ("POST", "/api/runs/{run:int}/samples/{number:int}/open", desk.open),
-        ("GET", "/api/runs/{run:int}/samples/{number:int}/review", desk.review),
-        ("POST", "/api/runs/{run:int}/samples/{number:int}/review", desk.decide),
+def routes(api: PageApi) -> list[Any]:
+    """The routes of the page, for an application that checks the token."""
+    answers = [
+        ("GET", "/api/about", api.about),
+        ("POST", "/api/graph", api.graph),
+        ("POST", "/api/analyze", api.analyze),
+        ("POST", "/api/what-if", api.what_if),
+        ("GET", "/api/runs", api.runs),
+        ("GET", "/api/runs/{run:int}/rows", api.rows),
+        ("GET", "/api/runs/{run:int}/samples/{number:int}", api.story),
+        ("POST", "/api/runs/{run:int}/samples/{number:int}/open", api.open),
+        ("GET", "/api/runs/{run:int}/samples/{number:int}/review", api.review),
+        ("POST", "/api/runs/{run:int}/samples/{number:int}/review", api.decide),
     ]
     own = Router(
         [
             Route("/", _page, include_in_schema=False),
             *(Route(f"/{name}", _file(name)) for name in _FILES),
-            *(Route(path, _answer(work), methods=[method]) for method, path, work in api),
+            *(Route(path, _answer(work), methods=[method]) for method, path, work in answers),
         ]
     )
 
@@ -248,10 +248,10 @@ async def _page(request: Request) -> Response:
 
 @cache
 def _page_text() -> tuple[str, str]:
-    """The page with its style in it, so that it is painted at once; and its policy.
+    """The page with its style sheet inside, and its content policy.
 
-    Nothing runs but the page's own modules, nothing is loaded from elsewhere. Trusted types make
-    every sink that parses markup throw.
+    The policy allows only the page's own modules and no other server. With trusted types the
+    browser refuses to parse markup at run time.
     """
     style = _asset("absa.report", "page.css") + _asset("absa.view", "view.css")
     page = _asset("absa.view", "page.html").replace("<style>", f"<style>{style}")
@@ -279,10 +279,10 @@ def _file(name: str) -> Callable[[Request], Any]:
 
 
 def _answer(work: Callable[[Json, Any], Any]) -> Callable[[Request], Any]:
-    """The endpoint of one kind of work.
+    """The endpoint of a method of `PageApi`.
 
-    What cannot be done is an answer with a `problem`. A browser would log another status as an
-    error of the page, and it is none to switch a part on that was not asked.
+    A user's mistake is an answer with a `problem` and status 200, because a browser logs other
+    statuses as errors of the page.
     """
 
     async def answer(request: Request) -> Response:
@@ -311,7 +311,7 @@ def _answer(work: Callable[[Json, Any], Any]) -> Callable[[Request], Any]:
 
 
 async def _lines(events: Iterator[Json]) -> AsyncIterator[bytes]:
-    """Each event as a line of JSON, as soon as it is there."""
+    """Each event as a line of JSON, as soon as it happens."""
     async for event in iterate_in_threadpool(events):
         yield _line(event)
 
@@ -321,8 +321,8 @@ def _line(value: Any) -> bytes:
     return f"{text}\n".encode("utf-8", "replace")
 
 
-def server_desk() -> Desk:
-    """For LangGraph's server: the settings of its graphs, runs where the environment says."""
+def server_api() -> PageApi:
+    """For LangGraph's server: settings and folders from the environment."""
 
     def read() -> Settings:
         from absa.config import load_settings
@@ -330,4 +330,4 @@ def server_desk() -> Desk:
         return load_settings(os.environ.get("ABSA_CONFIG") or None)
 
     folders = os.environ.get(FOLDERS, "")
-    return Desk(read, [Path(part) for part in folders.split(os.pathsep) if part])
+    return PageApi(read, [Path(part) for part in folders.split(os.pathsep) if part])

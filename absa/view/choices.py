@@ -1,4 +1,4 @@
-"""What can be switched on the page, and the settings that a choice stands for."""
+"""The switches of the page, and the settings for a choice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from absa.schemas.context import RunContext, in_force
 from absa.schemas.settings import BackendSettings, PipelineSettings, Settings
 
 PROTOCOLS = get_args(PipelineSettings.model_fields["protocol"].annotation)
-# These two need a store, or a person at the graph: the page offers neither.
+# The page does not offer these: memory needs a store, human review an interrupted graph.
 _NOT_OFFERED = ("human_review", "memory")
 
 
 class Choice(BaseModel):
-    """What a person chose on the page; what was left alone is as the settings have it."""
+    """The choice on the page. A field without a value is as in the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,10 +27,10 @@ class Choice(BaseModel):
 
 
 def chosen(settings: Settings, choice: Choice) -> Settings:
-    """The settings with the choice laid over them.
+    """The settings with the choice applied.
 
     Raises:
-        ValidationError: They do not go together.
+        ValidationError: Parts of the choice exclude each other.
     """
     pipeline = choice.context.applied_to(settings.pipeline, override_profiles())
     parts = settings.model_dump(mode="json")
@@ -43,7 +43,7 @@ def chosen(settings: Settings, choice: Choice) -> Settings:
 
 
 def values(settings: Settings) -> dict[str, Any]:
-    """What is in force, by the name of its control."""
+    """The values in force, by the names of their controls."""
     switches = in_force(settings.pipeline)
     return {
         "protocol": settings.pipeline.protocol,

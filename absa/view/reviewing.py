@@ -1,4 +1,4 @@
-"""A person's decisions about one sample, by the rules and in the file of `absa review`."""
+"""Human review of one sample on the page, with the rules and the file of `absa review`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from absa.schemas.output import FinalOutput
 
 Json = dict[str, Any]
 
-# The queue of a run reads all its outputs; the latest one is kept while its file stays the same.
+# Building the queue reads all outputs of a run, so the latest one is kept until the file changes.
 _latest: dict[Path, tuple[tuple[int, int], Queue]] = {}
 
 
 def question(directory: Path, output: FinalOutput) -> Json:
-    """The candidates of a sample with what was decided about each."""
+    """The candidates of a sample with the decisions about them."""
     queue, item = _item(directory, output)
     return _shown(Session(queue, [item], ""))
 
 
 def decide(directory: Path, output: FinalOutput, body: Json) -> Json:
-    """Carry out one action, write it down, and show the sample again.
+    """Carry out an action, write it to the file, and return the new state of the sample.
 
     Raises:
-        InputError: Another review of this run is going on, or the action cannot be carried out.
+        InputError: Another process reviews this run, or the action is not possible.
     """
     queue, item = _item(directory, output)
     with queue.file.open():
@@ -41,7 +41,8 @@ def decide(directory: Path, output: FinalOutput, body: Json) -> Json:
 
 def _act(session: Session, body: Json) -> None:
     row = body.get("row", 0)
-    session.row = row if isinstance(row, int) and 0 <= row < _size(session) else 0
+    size = len(session.question.candidates)
+    session.row = row if isinstance(row, int) and 0 <= row < size else 0
     match body.get("action"):
         case "keep":
             session.keep()
@@ -50,10 +51,8 @@ def _act(session: Session, body: Json) -> None:
         case "drop":
             session.drop()
         case "add":
-            parts = (
-                str(body.get(name) or "").strip() for name in ("aspect", "polarity", "evidence")
-            )
-            session.add(*parts)
+            fields = ("aspect", "polarity", "evidence")
+            session.add(*(str(body.get(name) or "").strip() for name in fields))
         case "label":
             session.set_label(str(body.get("label")))
         case "undo":
@@ -64,10 +63,6 @@ def _act(session: Session, body: Json) -> None:
             raise InputError(f"there is no action {other!r}")
 
 
-def _size(session: Session) -> int:
-    return len(session.question.candidates)
-
-
 def _item(directory: Path, output: FinalOutput) -> tuple[Queue, Item]:
     state = (directory / "outputs.jsonl").stat()
     stamp = (state.st_mtime_ns, state.st_size)
@@ -75,12 +70,12 @@ def _item(directory: Path, output: FinalOutput) -> tuple[Queue, Item]:
         _latest.clear()
         _latest[directory] = (stamp, Queue(directory))
     queue = _latest[directory][1]
-    # A person at a terminal may have decided meanwhile.
+    # Another process may have written decisions since.
     queue.file = ReviewFile(directory)
     items = queue.chosen(uid=output.uid)
     seed = output.meta.seed or 0
     if not items or items[0].seed != seed:
-        raise InputError("the repetitions of a text are reviewed once: choose its first seed")
+        raise InputError("a text with several seeds is reviewed once: choose its first seed")
     return queue, items[0]
 
 

@@ -12,28 +12,28 @@ from starlette.applications import Starlette
 
 from absa.auth import MIDDLEWARE
 from absa.schemas.settings import Settings
-from absa.view.app import Desk, routes
+from absa.view.app import PageApi, routes
 
 _WARM_UP_AFTER_S = 2.0
 
 
 def serve(listener: socket.socket, settings: Settings, folders: Sequence[Path]) -> None:
     """Serve the page until the process is interrupted."""
-    desk = Desk(lambda: settings, folders)
-    app = Starlette(routes=routes(desk), middleware=MIDDLEWARE)
+    api = PageApi(lambda: settings, folders)
+    app = Starlette(routes=routes(api), middleware=MIDDLEWARE)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    # The graph's libraries take seconds to load. A page that is opened at once is painted first.
-    warm_up = threading.Timer(_WARM_UP_AFTER_S, _warm_up, [desk])
+    # The libraries of the graph take seconds to load. They wait until the page is displayed.
+    warm_up = threading.Timer(_WARM_UP_AFTER_S, _warm_up, [api])
     warm_up.daemon = True
     warm_up.start()
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _warm_up(desk: Desk) -> None:
-    """Load what the first request and the first text would wait for; no model is asked."""
-    desk.about({}, {})
-    desk.graph({}, {})
+def _warm_up(api: PageApi) -> None:
+    """Load the modules and models for the first request and the first text."""
+    api.about({}, {})
+    api.graph({}, {})
     offline = {"choice": {"backend": "offline", "protocol": "single"}}
     for text in ("가격은 비싸요.", "The price is high."):
-        for _ in desk.analyze({}, {"text": text, **offline}):
+        for _ in api.analyze({}, {"text": text, **offline}):
             pass

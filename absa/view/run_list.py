@@ -1,4 +1,4 @@
-"""Run directories to browse: a row per sample as soon as it is there, the rest on demand."""
+"""Run directories to browse: a row per finished sample; details are read on demand."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ Json = dict[str, Any]
 Sample = Entry | Json
 Read = Callable[[], Sample]
 
-# A run in the folder that was named, or in a folder of that one (a study has such).
+# A run is the given folder or a folder inside it, as in a study.
 _DEPTH = 2
 _LOOK_EVERY_S = 0.5
 
 
 class OpenRun:
-    """A run directory whose samples are indexed by a thread of its own, finished or not."""
+    """A run directory, finished or not. A thread indexes its samples."""
 
     def __init__(self, path: Path) -> None:
-        """Begin to index."""
+        """Start the thread."""
         self.path = path
         self.rows: list[Json] = []
         self.problems: list[str] = []
@@ -62,12 +62,12 @@ class OpenRun:
 
     @property
     def seeds(self) -> int:
-        """How many seeds the run has."""
+        """The number of seeds."""
         seeds = RunDirectory(self.path, []).manifest.get("seeds")
         return len(seeds) if isinstance(seeds, list) else 1
 
     def about(self, name: str) -> Json:
-        """What the page knows of the run."""
+        """The data of the run for the page."""
         return {
             "name": name,
             "count": len(self.rows),
@@ -81,7 +81,7 @@ class OpenRun:
     def _progress(self) -> Json:
         try:
             seen = look(self.path)
-        except NoRun:  # copied without its journal: what it has is there
+        except NoRun:  # a copy without its journal counts as finished
             return {"state": "finished", "total": None}
         return {
             "state": seen.state,
@@ -93,7 +93,7 @@ class OpenRun:
         """A sample, read from the run.
 
         Raises:
-            InputError: There is none of this number.
+            InputError: The run has no sample with this number.
         """
         if not 0 <= number < len(self._reads):
             raise InputError(f"the run has no sample number {number}")
@@ -103,7 +103,7 @@ class OpenRun:
         """An analysed sample.
 
         Raises:
-            InputError: There is none, or it could not be analysed.
+            InputError: There is no such sample, or it could not be analyzed.
         """
         sample = self.sample(number)
         if not isinstance(sample, Entry):
@@ -111,7 +111,7 @@ class OpenRun:
         return sample
 
     def story(self, number: int) -> Json:
-        """Everything about one sample."""
+        """All details of one sample."""
         sample = self.sample(number)
         if not isinstance(sample, Entry):
             return failed_detail(sample)
@@ -142,7 +142,7 @@ class OpenRun:
         """The samples of a finished run, in the order of its data."""
         outputs, cards = Artefact(self.path / OUTPUTS), Artefact(self.path / SCORECARDS)
         for _ in cards.index():
-            pass  # only the places are wanted
+            pass  # only the positions are needed
         for record in outputs.index():
             output = self._output(record)
             if output is None:
@@ -176,7 +176,7 @@ class OpenRun:
             return None
 
     def _follow(self) -> None:
-        """The samples of a run that goes on, in the order in which they are finished."""
+        """The samples of a running run, in the order in which they finish."""
         last = 0
         while True:
             goes_on = look(self.path).goes_on
@@ -211,7 +211,7 @@ class OpenRun:
 
 
 def _sample(status: str, output: bytes, card: bytes, error: str) -> Sample | None:
-    """A row of the journal; None if it is damaged, which `absa verify` explains."""
+    """A sample of the journal; None if its row is damaged (see `absa verify`)."""
     try:
         if status != "done":
             return dict(parse_json(error))
@@ -221,22 +221,22 @@ def _sample(status: str, output: bytes, card: bytes, error: str) -> Sample | Non
         return None
 
 
-class Shelf:
-    """The runs below some folders. A run keeps its number; new ones are added at the end."""
+class RunList:
+    """The runs below some folders. Numbers stay the same; new runs are added at the end."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Look into these folders."""
+        """Take the folders."""
         self.folders = folders
         self._runs: list[OpenRun] = []
         self._lock = threading.Lock()
 
     def runs(self) -> list[tuple[str, OpenRun]]:
-        """The runs that are there now, each with a name that tells it from the others."""
+        """The present runs, each with a different name."""
         with self._lock:
-            known = {run.path for run in self._runs}
+            opened = {run.path for run in self._runs}
             paths = [path for folder in self.folders for path in _runs_below(folder, _DEPTH)]
-            new = [path for path in dict.fromkeys(paths) if path not in known]
-            self._runs += [OpenRun(path) for path in new]
+            new = [path for path in dict.fromkeys(paths) if path not in opened]
+            self._runs += map(OpenRun, new)
             runs = list(self._runs)
         names = short_names([run.path for run in runs]) if runs else []
         return list(zip(names, runs, strict=True))
@@ -245,7 +245,7 @@ class Shelf:
         """The run of this number.
 
         Raises:
-            InputError: There is none.
+            InputError: There is no run with this number.
         """
         if not 0 <= number < len(self._runs):
             raise InputError(f"there is no run number {number}")
