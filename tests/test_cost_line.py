@@ -23,10 +23,11 @@ def joint(*pairs: tuple[str, str]) -> dict[str, Any]:
     return {"tuples": [{"aspect_term": t, "polarity": p, "confidence": 0.9} for t, p in pairs]}
 
 
-def answers(text: int) -> dict[tuple[str, int], dict[str, Any]]:
+def answers(text: int, first_is_wrong: bool) -> dict[tuple[str, int], dict[str, Any]]:
     """The model names something wrong in every other call; the analyser is right at once."""
     calls = {
-        ("extract", n): joint(SOUP, WAITER, *([WRONG] if n % 2 == 0 else [])) for n in range(VOTES)
+        ("extract", n): joint(SOUP, WAITER, *([WRONG] if (n % 2 == 0) is first_is_wrong else []))
+        for n in range(VOTES)
     }
     # Half of the texts are contested: the reader does not see the wrong tuple.
     contested = text % 2
@@ -44,7 +45,10 @@ def answers(text: int) -> dict[tuple[str, int], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("study")
+    return study(tmp_path_factory.mktemp("study"), first_is_wrong=True)
+
+
+def study(folder: Path, first_is_wrong: bool) -> Path:
     data, recorded = folder / "data.jsonl", folder / "answers.jsonl"
     with data.open("w", encoding="utf-8") as rows, recorded.open("w", encoding="utf-8") as lines:
         for n, text in enumerate(TEXTS):
@@ -54,7 +58,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ]
             rows.write(json.dumps({"uid": f"u{n}", "text": text, "lang": "en", "aspects": gold}))
             rows.write("\n")
-            for (node, turn), answer in answers(n).items():
+            for (node, turn), answer in answers(n, first_is_wrong).items():
                 line = {"uid": f"u{n}", "node": node, "turn": turn, "output": answer}
                 lines.write(json.dumps(line) + "\n")
     sets = {
@@ -155,3 +159,17 @@ def test_a_vote_with_fewer_of_its_calls(out: Path) -> None:
     assert {t.aspect_term for t in whole.final_tuples} == {
         t.aspect_term for t in output.final_result.final_tuples
     }
+
+
+def test_a_vote_below_the_single_call_is_not_the_only_rival(out: Path, tmp_path: Path) -> None:
+    assert all(one["over_single"] is None for one in found_in(out)["cost_line"]["equal_calls"])
+    found = found_in(study(tmp_path, first_is_wrong=False))
+    equal = {one["name"]: one for one in found["cost_line"]["equal_calls"]}
+    # The second call is wrong, and a vote of two keeps what either call found.
+    assert equal["selective"]["vote"]["value"] == pytest.approx(0.8)
+    single = next(p for p in found["cost_line"]["points"] if p["name"] == "baseline_single")
+    own = next(p for p in found["cost_line"]["points"] if p["name"] == "selective")
+    expected = own["value"] - single["value"]
+    assert equal["selective"]["over_single"]["value"] == pytest.approx(expected)
+    assert equal["baseline_single"]["over_single"] is None
+    assert "The single call is better than that vote" in found["verdict"]["cost_line"]

@@ -53,7 +53,8 @@ def cost_line(
             point["pareto"][axis] = _on_front(point, points, axis)
     chosen = next((c for c in configurations if c.name == vote), None)
     rivals = [p for p in points if chosen and p["protocol"] not in ("vote", ANALYSER, "constant")]
-    equal = _equal_calls(out, chosen, rivals, measured, resamples, seed) if chosen else []
+    single = next((c.name for c in configurations if c.protocol == "single"), None)
+    equal = _equal_calls(out, chosen, rivals, single, measured, resamples, seed) if chosen else []
     line: dict[str, Any] = {"metric": PRIMARY, "points": points, "equal_calls": equal}
     line["analyser"] = _against_analyser(points, measured, resamples, seed)
     line["sentences"] = [*_sentences(line)]
@@ -100,11 +101,16 @@ def _equal_calls(
     out: Path,
     vote: Configuration,
     points: Sequence[Mapping[str, Any]],
+    single: str | None,
     measured: Measured,
     resamples: int,
     seed: int,
 ) -> list[dict[str, Any]]:
-    """The difference of each configuration and a vote with as many calls on average."""
+    """The difference of each configuration and a vote with as many calls on average.
+
+    A vote of two calls keeps what either call found, so it can be worse than the single call. Then
+    `over_single` has the difference to the single call.
+    """
     assert vote.settings is not None, "a vote has settings"
     most = vote.settings.pipeline.vote_calls
     sizes = {min(most, max(1, f(p["calls"]))) for p in points for f in (floor, ceil)}
@@ -115,20 +121,25 @@ def _equal_calls(
         low, high = floor(calls), ceil(calls)
         share = calls - low
         rival = (1 - share) * votes[low] + share * votes[high]
-        own = measured.numbers[:, measured.names.index(p["name"]), _AT]
-        comparisons.append(
-            {
-                "name": p["name"],
-                "calls": p["calls"],
-                "vote_calls": calls,
-                **_compared(own, rival, resamples, seed),
-            }
-        )
+        own = _numbers(measured, p["name"])
+        one = {"name": p["name"], "calls": p["calls"], "vote_calls": calls}
+        one |= _compared(own, rival, resamples, seed)
+        one["over_single"] = None
+        if single not in (None, p["name"]):
+            over = _compared(own, _numbers(measured, single), resamples, seed)
+            if over["vote"]["value"] > one["vote"]["value"]:
+                one["over_single"] = over["difference"]
+        comparisons.append(one)
     corrected = statistics.holm([c["p"] for c in comparisons])
     for one, p_holm in zip(comparisons, corrected, strict=True):
         one["p_holm"] = p_holm
         one["word"] = _word(one)
     return comparisons
+
+
+def _numbers(measured: Measured, name: str) -> Floats:
+    numbers: Floats = measured.numbers[:, measured.names.index(name), _AT]
+    return numbers
 
 
 def _word(one: Mapping[str, Any]) -> str:
@@ -205,7 +216,7 @@ def _against_analyser(
     if alone is None or not calling:
         return None
     best = max(calling, key=lambda p: p["value"])
-    own, other = (measured.numbers[:, measured.names.index(p["name"]), _AT] for p in (best, alone))
+    own, other = _numbers(measured, best["name"]), _numbers(measured, alone["name"])
     comparison = _compared(own, other, resamples, seed)
     return {"best": best["name"], "analyser": comparison.pop("vote"), **comparison}
 
@@ -225,6 +236,11 @@ def _sentences(line: Mapping[str, Any]) -> list[str]:
             f"{one['name']} ({one['calls']:.1f} calls per text) against a vote of "
             f"{one['vote_calls']:.1f} calls: {words[one['word']]} ({_points(one['difference'])})."
         )
+        if one["over_single"]:
+            lines.append(
+                "The single call is better than that vote; the difference to it is "
+                f"{_points(one['over_single'])}."
+            )
     if against := line["analyser"]:
         reached = 100 * against["analyser"]["value"]
         shown = against["difference"]["low"] > 0
