@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from absa import outcome
+from absa.drawing import draw_svg
 from absa.export.texts import judged, judged_texts
 from absa.export.writers import COLUMNS, rows
 from absa.nodes.text import locate
@@ -20,6 +21,8 @@ from absa.schemas.settings import OverrideSettings
 if TYPE_CHECKING:
     import pandas
 
+    from absa.graph import Graph
+
 # Half transparent, so that they can be read on a light and on a dark page.
 _TINTS = {
     "positive": "rgba(46,160,67,.28)",
@@ -28,6 +31,15 @@ _TINTS = {
     "mixed": "rgba(200,150,30,.30)",
 }
 _COLUMNS = ("aspect", "polarity", "category", "evidence", "confidence")
+
+
+def graph_bundle(graph: Graph) -> dict[str, str]:
+    """What a notebook shows of a compiled graph: a line of text and its drawing."""
+    drawable = graph.get_graph()
+    return {
+        "text/plain": f"<Graph {graph.name}: {len(drawable.nodes)} nodes>",
+        "image/svg+xml": draw_svg(drawable),
+    }
 
 
 def html(output: FinalOutput) -> str:

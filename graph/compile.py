@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from langchain_core.runnables import Runnable
@@ -14,7 +15,6 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import RetryPolicy
 
-from absa.graph.drawing import draw_svg
 from absa.graph.steps import AgentStep, RouteStep, RuleStep, SettingsInForce, WithOwnFiles, typed
 from absa.graph.table import Choice, Rule, Table
 from absa.nodes.assets import OwnFiles
@@ -44,11 +44,12 @@ class Graph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         # LangGraph's own bundle sends the graph to a web service that draws it.
-        drawable = self.get_graph()
-        return {
-            "text/plain": f"<Graph {self.name}: {len(drawable.nodes)} nodes>",
-            "image/svg+xml": draw_svg(drawable),
-        }
+        bundle: dict[str, Any] = import_module(_NOTEBOOK).graph_bundle(self)
+        return bundle
+
+
+# Imported by name when a notebook asks: the wiring does not depend on the rooms above it.
+_NOTEBOOK = "absa.notebook"
 
 
 def compile_table(

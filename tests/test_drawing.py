@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 
 from absa import build_graph, load_settings
 from absa.backends import make_backend
+from absa.drawing import closed, draw_ascii, draw_svg, make_plan
 from absa.graph import build_switchable
-from absa.graph.drawing import closed, draw_ascii, draw_svg, make_plan
 
 ROOT = Path(__file__).resolve().parent.parent
 SVG = "{http://www.w3.org/2000/svg}"

@@ -24,7 +24,7 @@ from langgraph_server import (
 )
 from scripted import all_say, ate, ate_review, atsa, atsa_review, judge, said, set_polarity
 
-from absa.graph.drawing import draw_svg
+from absa.drawing import draw_svg
 
 DEBATES = ("absa", "absa_no_debate", "absa_no_override")
 GRAPHS = (*DEBATES, "conflict_review", "selective")

@@ -34,7 +34,7 @@ def graph(
     """
     settings = settings_from(config, sets, wiring)
     from absa.api import build_graph
-    from absa.graph.drawing import closed, draw_ascii, draw_svg
+    from absa.drawing import closed, draw_ascii, draw_svg
 
     drawable = build_graph(settings).get_graph()
     if no_gate:

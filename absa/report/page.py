@@ -117,7 +117,7 @@ def _drawing(directory: ReportedRun) -> str | None:
     if directory.settings is None:
         return None
     from absa.api import build_graph
-    from absa.graph.drawing import draw_svg
+    from absa.drawing import draw_svg
     from absa.schemas.settings import Settings
 
     # The run's backend does not change the drawing, and may need a key. The copy is not validated,

@@ -12,8 +12,8 @@ from threading import Lock
 from typing import Any
 
 from absa.api import TextAnalyser
+from absa.drawing import draw_elements
 from absa.graph import Graph
-from absa.graph.drawing import draw_elements
 from absa.inputs import graph_input
 from absa.nodes.review_context import JUDGE
 from absa.report import words
