@@ -237,7 +237,7 @@ def _sentences(line: Mapping[str, Any]) -> list[str]:
             f"{one['vote_calls']:.1f} calls: {words[one['word']]} ({_points(one['difference'])})."
         )
         if one["over_single"]:
-            yield (
+            sentences.append(
                 "The single call is better than that vote; the difference to it is "
                 f"{_points(one['over_single'])}."
             )
