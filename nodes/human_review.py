@@ -11,7 +11,7 @@ from langgraph.types import interrupt
 
 from absa.nodes.doubts import doubts
 from absa.nodes.finalize import final_output
-from absa.nodes.human_answer import read_answer
+from absa.nodes.human_page import Postponed, read_reply, request
 from absa.nodes.human_question import question_of
 from absa.schemas.human import Doubt, HumanAnswer
 from absa.schemas.output import HumanReview
@@ -37,8 +37,12 @@ def human_review(state: State, pipeline: PipelineSettings) -> HumanUpdate:
     draft = final_output(state, pipeline)
     question = question_of(draft, doubts_of_state(state, pipeline))
     while True:
-        reply = interrupt(question.model_dump(mode="json"), response_schema=_ANSWER_SCHEMA)
-        answer, problems = read_answer(reply, draft)
+        value = {**question.model_dump(mode="json"), **request(question)}
+        reply = interrupt(value, response_schema=_ANSWER_SCHEMA)
+        answer, problems = read_reply(reply, draft)
+        if isinstance(answer, Postponed):
+            pending = HumanReview(status="pending", reasons=question.reasons, note=answer.note)
+            return {"human_answer": pending}
         if answer is not None:
             return {"human_answer": answered(answer, question.reasons)}
         question = question.model_copy(update={"problems": tuple(problems)})

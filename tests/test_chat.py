@@ -5,9 +5,12 @@ import asyncio
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 import absa
+from absa.backends import make_backend
 from absa.chat import ChatGraph, chat
+from absa.graph import build_switchable
 from absa.schemas.settings import OverrideSettings
 
 TEXT = "The battery is great but the screen is dim."
@@ -57,3 +60,26 @@ def test_a_thread_takes_one_text_after_the_other() -> None:
 
     first, second = asyncio.run(talk())
     assert "battery" in first and "battery" not in second and "soup: negative" in second
+
+
+def test_a_person_is_asked_in_the_conversation_and_answers_as_a_chat_page_does() -> None:
+    settings = absa.load_settings(None, {"pipeline.human_review": "always"})
+    graph = chat(
+        build_switchable(settings.pipeline, make_backend(settings.backend)), OverrideSettings()
+    )
+    graph.checkpointer = InMemorySaver(serde=absa.checkpoint_serde())
+    thread = {"configurable": {"thread_id": "1"}}
+
+    async def talk() -> tuple[dict[str, object], str]:
+        state = await graph.ainvoke({"messages": [HumanMessage(TEXT)]}, thread)
+        [waiting] = state["__interrupt__"]
+        [action] = waiting.value["action_requests"]
+        [battery, screen] = action["args"]["aspects"]
+        action["args"]["aspects"] = [battery, {**screen, "polarity": "neutral"}]
+        edited = {"type": "edit", "edited_action": action}
+        state = await graph.ainvoke(Command(resume={"decisions": [edited]}), thread)
+        return action, str(state["messages"][-1].text)
+
+    action, answer = asyncio.run(talk())
+    assert TEXT in str(action["description"])
+    assert "- screen: neutral" in answer and "- battery: positive" in answer

@@ -567,7 +567,11 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(name):
     assert not first["problems"]
     again = question(graph.invoke(Command(resume=answer), THREAD))
     assert problem in "\n".join(again["problems"])
+    [shown] = again.pop("action_requests")
+    assert problem in shown["description"]
+    [unchanged] = first.pop("action_requests")
     assert {**again, "problems": []} == first
+    assert shown["args"] == unchanged["args"]
     # A second mistake, then a usable answer: the thread is not lost.
     assert question(graph.invoke(Command(resume=answer), THREAD))["problems"] == again["problems"]
     usable = Command(resume={"decisions": [flip("가격", "negative")]})

@@ -371,6 +371,34 @@ def test_a_person_answers_through_the_interrupt(recorded: Studio) -> None:
     assert output["process_trace"] == list(found["values"]["calls"].values())
 
 
+@pytest.mark.parametrize("page", ["agent-chat-ui", "Agent Inbox"])
+def test_a_person_answers_in_an_agent_chat_page(recorded: Studio, page: str) -> None:
+    client, thread = recorded.client, recorded.thread()
+    context = {"human_review": "always"}
+
+    def send(kind: str, args: Json) -> Any:
+        if page == "agent-chat-ui":
+            name = "review_result"
+            resume: Any = {
+                "decisions": [{"type": kind, "edited_action": {"name": name, "args": args}}]
+            }
+        else:
+            resume = [{"type": kind, "args": {"action": "review_result", "args": args}}]
+        return client.runs.wait(thread, "absa", command={"resume": resume}, context=context)
+
+    stopped: Any = client.runs.wait(thread, "absa", input=SAMPLE, context=context)
+    [action] = stopped["__interrupt__"][0]["value"]["action_requests"]
+    [feel, price] = action["args"]["aspects"]
+    [again] = send("edit", {"aspects": "사용감: neutral"})["__interrupt__"]
+    assert "the JSON cannot be read" in again["value"]["action_requests"][0]["description"]
+    # A field that was edited arrives as text.
+    changed = json.dumps([{**feel, "polarity": "neutral"}, price], ensure_ascii=False)
+    output = send("edit", {"aspects": changed, "label": "mixed"})["output"]
+    assert tuples(output) == {**RIGHT, "사용감": "neutral"}
+    counts = output["meta"]["human_review"]["counts"]
+    assert (counts["flipped"], counts["kept"]) == (1, 1)
+
+
 def test_a_model_of_ones_own_answers_without_blocking_the_server(tmp_path: Path) -> None:
     turns_heard = threading.Event()
 
