@@ -52,18 +52,13 @@ def ablate(
         Path, typer.Option("--out", "-o", metavar="DIR", help="The directory of the study.")
     ],
     data: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="DATA", help="A data file with gold annotations.", show_default=False
-        ),
+        Path | None, typer.Argument(metavar="DATA", help="A data file with gold annotations.")
     ] = None,
     configs: Annotated[
         list[str] | None,
         typer.Option(
-            "--configs",
             metavar="A B …",
             help="Configurations: files, shipped names, lexicon, constant, analyser.",
-            show_default=False,
         ),
     ] = None,
     sets: SetOption = None,
@@ -89,7 +84,6 @@ def ablate(
             "--sweep",
             metavar="KEY=LO:HI:STEP",
             help="Try these values of a setting on recorded answers. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     replay_variants: Annotated[

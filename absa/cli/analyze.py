@@ -57,13 +57,10 @@ _LONGEST_NAME = 255
 def analyze(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[TEXT…]", help="The texts; - reads standard input.", show_default=False
-        ),
+        typer.Argument(metavar="[TEXT…]", help="The texts; - reads standard input."),
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Read the texts from a file."),
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the texts from a file.")
     ] = None,
     interactive: Annotated[
         bool,
@@ -73,19 +70,14 @@ def analyze(
     ] = False,
     lang: Annotated[
         str | None,
-        typer.Option(
-            "--lang", metavar="CODE", help="Language such as ko or en. Default: detected."
-        ),
+        typer.Option(metavar="CODE", help="Language such as ko or en. Default: detected."),
     ] = None,
     domain: Annotated[
-        str | None,
-        typer.Option("--domain", metavar="NAME", help="What is reviewed, such as restaurant."),
+        str | None, typer.Option(metavar="NAME", help="What is reviewed, such as restaurant.")
     ] = None,
     aspects: Annotated[
         str | None,
-        typer.Option(
-            "--aspects", metavar="A,B", help="Judge these aspects instead of searching for them."
-        ),
+        typer.Option(metavar="A,B", help="Judge these aspects instead of searching for them."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each result as one line of JSON (FinalOutput).")

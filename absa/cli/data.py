@@ -21,12 +21,9 @@ KINDS_SHOWN = 12
 
 
 def data(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The data file.", show_default=False)
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The data file.")],
     other: Annotated[
-        Path | None,
-        typer.Option("--other", metavar="FILE2", help="Count the texts that this file holds too."),
+        Path | None, typer.Option(metavar="FILE2", help="Count the texts that this file holds too.")
     ] = None,
     data_format: FormatOption = None,
     columns: ColumnOption = None,

@@ -13,14 +13,11 @@ from absa.show import printable
 
 def export_run(
     run: RunArgument,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="The format.")] = "csv",
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="The format.")] = "csv",
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            metavar="FILE",
-            help="The file to write. Default: DIR with the format's ending.",
-            show_default=False,
+            metavar="FILE", help="The file to write. Default: DIR with the format's ending."
         ),
     ] = None,
 ) -> None:

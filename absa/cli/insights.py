@@ -22,10 +22,8 @@ def insights(
     by: Annotated[
         str | None,
         typer.Option(
-            "--by",
             metavar="COLUMN",
             help="Compare the values of this column. Default: the first column with few values.",
-            show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

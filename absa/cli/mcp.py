@@ -13,12 +13,10 @@ def mcp(
     http: Annotated[
         int | None,
         typer.Option(
-            "--http",
             metavar="PORT",
             min=1,
             max=65535,
             help="Serve HTTP on this port of the loopback interface instead.",
-            show_default=False,
         ),
     ] = None,
     config: ConfigOption = None,

@@ -26,7 +26,6 @@ ConfigOption = Annotated[
         "-c",
         metavar="FILE",
         help="Settings: a YAML file, or the name of a shipped one such as abl_no_debate.",
-        show_default=False,
     ),
 ]
 SetOption = Annotated[
@@ -35,7 +34,6 @@ SetOption = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Change one setting, for example pipeline.debate.rounds=2. May be repeated.",
-        show_default=False,
     ),
 ]
 WiringOption = Annotated[
@@ -44,7 +42,6 @@ WiringOption = Annotated[
         "--wiring",
         metavar="MODULE:FUNCTION",
         help="A function of yours that changes nodes and edges of the graph.",
-        show_default=False,
     ),
 ]
 
@@ -54,13 +51,10 @@ DemosOption = Annotated[
         "--demos",
         metavar="FILE",
         help="Show the model the 10 most similar labelled texts of this file (demos.k).",
-        show_default=False,
     ),
 ]
 DEMOS = 10
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The run directory.", show_default=False)
-]
+RunArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The run directory.")]
 FormatOption = Annotated[
     str | None,
     typer.Option(

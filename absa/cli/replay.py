@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 def replay(
     directory: RunArgument,
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="DIR2", help="The new run directory.", show_default=False
-        ),
+        Path, typer.Option("--out", "-o", metavar="DIR2", help="The new run directory.")
     ],
     config: ConfigOption = None,
     sets: SetOption = None,

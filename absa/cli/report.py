@@ -14,8 +14,7 @@ PROBLEMS_SHOWN = 10
 
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="DIR…", help="Run directories, or one study.", show_default=False),
+        list[Path], typer.Argument(metavar="DIR…", help="Run directories, or one study.")
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The HTML file.")
@@ -23,11 +22,9 @@ def report(
     by: Annotated[
         str | None,
         typer.Option(
-            "--by",
             metavar="COLUMN",
             help="Without gold: compare the values of this column of the data. "
             "Default: the first column with few values.",
-            show_default=False,
         ),
     ] = None,
     as_json: Annotated[

@@ -33,12 +33,8 @@ def review(
     everything: Annotated[
         bool, typer.Option("--all", help="Show all texts, not only doubtful ones.")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most this many texts.")
-    ] = None,
-    uid: Annotated[
-        str | None, typer.Option("--uid", help="Only the text with this identifier.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many texts.")] = None,
+    uid: Annotated[str | None, typer.Option(help="Only the text with this identifier.")] = None,
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Who reviews. Default: your user.")
     ] = None,
@@ -50,9 +46,7 @@ def review(
     ] = False,
     export: Annotated[
         tuple[str, Path] | None,
-        typer.Option(
-            "--export", metavar="gold FILE", help="Write the reviewed texts as gold and exit."
-        ),
+        typer.Option(metavar="gold FILE", help="Write the reviewed texts as gold and exit."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --summary: print it as JSON.")

@@ -49,9 +49,7 @@ def run(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="DATA",
-            help="Reviews: JSONL, CSV, SemEval XML, ASTE, ACOS, ASQP, NIKL, M-ABSA.",
-            show_default=False,
+            metavar="DATA", help="Reviews: JSONL, CSV, SemEval XML, ASTE, ACOS, ASQP, NIKL, M-ABSA."
         ),
     ],
     out: Annotated[
@@ -73,8 +71,7 @@ def run(
     fail_on_error: Annotated[
         str,
         typer.Option(
-            metavar="LIMIT",
-            help="Abort when failures exceed a count (20) or a fraction (0.1).",
+            metavar="LIMIT", help="Abort when failures exceed a count (20) or a fraction (0.1)."
         ),
     ] = "none",
     budget_usd: Annotated[

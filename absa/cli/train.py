@@ -29,17 +29,13 @@ def train(
     data: Annotated[
         Path | None,
         typer.Argument(
-            metavar="DATA",
-            help="Texts with gold annotations, in any format that `absa run` reads.",
-            show_default=False,
+            metavar="DATA", help="Texts with gold annotations, in any format that `absa run` reads."
         ),
     ] = None,
     from_run: Annotated[
         Path | None,
         typer.Option(
-            "--from-run",
-            metavar="RUN",
-            help="Learn from the results of this run. Its gold, if any, is not used.",
+            metavar="RUN", help="Learn from the results of this run. Its gold, if any, is not used."
         ),
     ] = None,
     min_confidence: Annotated[
@@ -52,9 +48,7 @@ def train(
     ] = None,
     dev: Annotated[
         Path | None,
-        typer.Option(
-            "--dev", metavar="FILE", help="Score on these texts instead of a tenth of DATA."
-        ),
+        typer.Option(metavar="FILE", help="Score on these texts instead of a tenth of DATA."),
     ] = None,
     data_format: FormatOption = None,
     columns: ColumnOption = None,

@@ -20,18 +20,13 @@ def verify(
     directory: RunArgument,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The data file, if it was moved since the run.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE", help="The data file, if it was moved since the run."),
     ] = None,
     expect: Annotated[
         str | None,
         typer.Option(
             metavar="HASH",
             help="Fail unless the run has this fingerprint, printed by an earlier verify.",
-            show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,

@@ -23,13 +23,11 @@ DEFAULT_PORT = 8484
 def view(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[DIR…]", help="Run directories, or folders of them.", show_default=False
-        ),
+        typer.Argument(metavar="[DIR…]", help="Run directories, or folders of them."),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any free one.")
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")
     ] = DEFAULT_PORT,
     browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
