@@ -366,8 +366,6 @@ def _level(link: Link) -> str:
 
 
 class _Ascii:
-    """Draws a plan on a grid of characters."""
-
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.grid: dict[tuple[int, int], str] = {}
@@ -565,8 +563,6 @@ class _Box:
 
 @dataclass
 class _Svg:
-    """Draws a plan as SVG."""
-
     plan: Plan
     # The distance between two layers.
     band: float = _BAND

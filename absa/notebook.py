@@ -7,11 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from absa import outcome
+from absa import outcome, show
 from absa.drawing import draw_svg
 from absa.export.texts import judged, judged_texts
 from absa.export.writers import COLUMNS, rows
-from absa.nodes.text import locate
 from absa.report.markup import Markup, el, join
 from absa.runs.directory import RunDirectory
 from absa.schemas.errors import InputError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from absa.graph import Graph
 
-# Half transparent, so that they can be read on a light and on a dark page.
+# Half transparent, for light and dark pages.
 _TINTS = {
     "positive": "rgba(46,160,67,.28)",
     "negative": "rgba(229,83,75,.30)",
@@ -34,7 +33,7 @@ _COLUMNS = ("aspect", "polarity", "category", "evidence", "confidence")
 
 
 def graph_bundle(graph: Graph) -> dict[str, str]:
-    """What a notebook shows of a compiled graph: a line of text and its drawing."""
+    """A compiled graph for a notebook: one line of text and the drawing."""
     drawable = graph.get_graph()
     return {
         "text/plain": f"<Graph {graph.name}: {len(drawable.nodes)} nodes>",
@@ -43,9 +42,10 @@ def graph_bundle(graph: Graph) -> dict[str, str]:
 
 
 def html(output: FinalOutput) -> str:
-    """The text with its aspects and evidence marked, the label, a table and what the debate did.
+    """HTML of a result: the marked text, the label, a table, and the outcome of the debate.
 
-    Styles are inline and there is no script: a notebook page may drop both.
+    Styles are inline and there is no script, because notebook pages can drop style sheets and
+    scripts.
     """
     result = output.final_result
     lines = [
@@ -68,29 +68,21 @@ def html(output: FinalOutput) -> str:
 def _marked(output: FinalOutput) -> Markup:
     """The text: evidence has the colour of its polarity, an aspect is underlined."""
     text = output.text
-    tints: list[str] = [""] * len(text)
-    is_aspect = [False] * len(text)
-    for aspect in output.final_result.final_aspects:
-        tint = _TINTS.get(aspect.polarity, _TINTS["neutral"])
-        evidence = locate(text, aspect.evidence) if aspect.evidence else None
-        for span in filter(None, (evidence, aspect.span)):
-            for at in range(max(span.start, 0), min(span.end, len(text))):
-                tints[at] = tint
-        if aspect.span:
-            for at in range(max(aspect.span.start, 0), min(aspect.span.end, len(text))):
-                is_aspect[at] = True
-    return join(_pieces(text, tints, is_aspect))
+    styles = [""] * len(text)
+    # Aspects come last, so that an aspect inside evidence keeps its own colour.
+    for place in sorted(show.places(output), key=lambda place: place.part == "aspect"):
+        line = ";border-bottom:2px solid" if place.part == "aspect" else ""
+        for at in range(max(place.start, 0), min(place.end, len(text))):
+            styles[at] = _style(place.polarity) + line
+    pieces = []
+    for style, positions in groupby(range(len(text)), key=styles.__getitem__):
+        piece = "".join(text[at] for at in positions)
+        pieces.append(el("mark", piece, style=style) if style else piece)
+    return join(pieces)
 
 
-def _pieces(text: str, tints: list[str], is_aspect: list[bool]) -> Iterator[object]:
-    places = groupby(range(len(text)), key=lambda at: (tints[at], is_aspect[at]))
-    for (tint, underlined), run in places:
-        piece = "".join(text[at] for at in run)
-        if not tint:
-            yield piece
-            continue
-        line = ";border-bottom:2px solid" if underlined else ""
-        yield el("mark", piece, style=f"background:{tint};color:inherit{line}")
+def _style(polarity: str) -> str:
+    return f"background:{_TINTS.get(polarity, _TINTS['neutral'])};color:inherit"
 
 
 def _table(output: FinalOutput) -> Markup:
@@ -101,7 +93,7 @@ def _table(output: FinalOutput) -> Markup:
     for a in aspects:
         cells = {
             "aspect": a.aspect_term or "(unnamed)",
-            "polarity": el("mark", a.polarity, style=_polarity_style(a.polarity)),
+            "polarity": el("mark", a.polarity, style=f"{_style(a.polarity)};padding:0 .3em"),
             "category": a.category or "",
             "evidence": a.evidence or "",
             "confidence": f"{a.confidence:.2f}",
@@ -109,11 +101,6 @@ def _table(output: FinalOutput) -> Markup:
         body.append(el("tr", [el("td", cells[c], style="text-align:left") for c in columns]))
     head = el("tr", [el("th", c, style="text-align:left") for c in columns])
     return el("table", el("thead", head), el("tbody", body))
-
-
-def _polarity_style(polarity: str) -> str:
-    tint = _TINTS.get(polarity, _TINTS["neutral"])
-    return f"background:{tint};color:inherit;padding:0 .3em"
 
 
 def to_frame(results: FinalOutput | Iterable[FinalOutput] | Path | str) -> pandas.DataFrame:

@@ -152,7 +152,7 @@ def _analyze_argument(text: str, analyzer: _Analyzer, screen: _Printer) -> None:
 
 
 def _hint_at_file(text: str) -> None:
-    """Whoever gives the name of a file most likely means its texts."""
+    """Give a hint if the text is the name of a file."""
     if len(text.encode("utf-8", "replace")) <= _LONGEST_NAME and Path(text).is_file():
         complain(
             f"{text} is also a file, but its name was analyzed, not its content."
@@ -251,8 +251,6 @@ class _Analyzer:
 
 
 class _Printer(NamedTuple):
-    """Prints results as the options ask for."""
-
     analyzer: _Analyzer
     as_json: bool
     verbose: bool

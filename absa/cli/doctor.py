@@ -165,7 +165,6 @@ def _ask(settings: Settings) -> Mapping[str, Any]:
 
 
 def _first_recorded(question: Ask, path: Path) -> Ask:
-    """The first recorded question."""
     from absa.schemas.errors import InputError
 
     file = path / "traces.jsonl" if path.is_dir() else path

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import sys
-from types import TracebackType
 
 # The letters of the keys on a Korean keyboard in Hangul mode.
 _HANGUL = dict(zip("ㅏㄹㅇㅁㅣㅜㅕㅠㅂㄴㅓㅑㅔㅡ", "kfdalnubqsjipm", strict=True))
@@ -31,12 +30,7 @@ class Keyboard:
         self._single()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the terminal."""
         self._whole_lines()
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.segment import Segment
+from rich.console import Console, Group, RenderableType
+from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
-from absa.cli.screen import STYLES, WIDE_ENOUGH_FOR_A_TABLE, marked_text
+from absa.cli.screen import STYLES, WIDE_ENOUGH_FOR_A_TABLE, evidence, marked_text
 from absa.review.session import Session
 from absa.schemas.human import CandidateTuple, Decision, Flip, Voice
 from absa.show import printable, quoted
@@ -39,9 +39,8 @@ n   finish this text; tuples without a decision are kept
 s   skip this text for now          b   back to the previous text
 q   quit; everything is saved, repeat the command to continue"""
 _STAGES = {"stage1": "Stage 1", "debate": "debate", "review": "review"}
-_DONE = {"keep": "keep", "drop": "drop", "add": "add"}
-# Lines for the head, the table and the keys.
-_FEWEST_VOICES = 3
+# The number of lines that are left for the statements on a very low screen.
+_FEWEST_STATEMENTS = 3
 
 
 def show_session(
@@ -49,29 +48,18 @@ def show_session(
 ) -> None:
     """Draw the current text."""
     width, height = console.size
-    above = _lines(console, list(_above(session, width)))
-    below = _lines(console, list(_below(session, prompt, help)))
-    room = max(_FEWEST_VOICES, height - len(above) - len(below) - 1)
-    voices = _lines(console, list(_voices(session)))
-    if len(voices) > room:
-        more = Text(f"  … {len(voices) - room + 1} more lines; a taller window shows them", "dim")
-        voices = [*voices[: room - 1], *_lines(console, [more])]
+
+    def lines(*parts: RenderableType) -> list[list[Segment]]:
+        return console.render_lines(Group(*parts), pad=False)
+
+    above, below = lines(*_above(session, width)), lines(*_below(session, prompt, help))
+    room = max(_FEWEST_STATEMENTS, height - len(above) - len(below) - 1)
+    statements = lines(*_statements(session))
+    if len(statements) > room:
+        more = f"  … {len(statements) - room + 1} more lines; a taller window shows them"
+        statements = [*statements[: room - 1], *lines(Text(more, "dim"))]
     console.clear()
-    for line in (*above, *voices, *below):
-        console.print(line, end="\n", soft_wrap=True)
-
-
-def _lines(console: Console, parts: list[RenderableType]) -> list[Text]:
-    """Render to lines, so that they can be counted."""
-    lines: list[Text] = []
-    for part in parts:
-        for segments in console.render_lines(part, pad=False):
-            line = Text(no_wrap=True, overflow="ignore")
-            for text, style, _ in (Segment(*s) for s in segments):
-                line.append(text, style)
-            line.rstrip()
-            lines.append(line)
-    return lines
+    console.print(SegmentLines([*above, *statements, *below], new_lines=True))
 
 
 def _above(session: Session, width: int) -> Iterator[RenderableType]:
@@ -121,7 +109,7 @@ def _table(session: Session, *, wide: bool) -> RenderableType:
             str(number + 1),
             _aspect(candidate),
             Text(candidate.polarity, STYLES.get(candidate.polarity, "")),
-            *((_evidence(candidate), sure) if wide else ()),
+            *((evidence(candidate), sure) if wide else ()),
             _decision(session.decision_on(candidate), candidate),
             style="" if candidate.in_result else "dim",
         )
@@ -133,18 +121,11 @@ def _aspect(candidate: CandidateTuple) -> Text:
     return term.append(" (implicit)", "not bold dim") if candidate.is_implicit else term
 
 
-def _evidence(candidate: CandidateTuple) -> Text:
-    if not (candidate.evidence or "").strip():
-        return Text("none", "dim")
-    text = Text(printable(str(candidate.evidence)))
-    return text if candidate.is_grounded else text.append(" (not in the text)", "bold red")
-
-
 def _decision(decision: Decision | None, candidate: CandidateTuple) -> Text:
     if isinstance(decision, Flip):
         return Text(f"-> {decision.polarity}", f"bold {STYLES.get(decision.polarity, '')}")
     if decision is not None:
-        return Text(_DONE[decision.action], "bold")
+        return Text(decision.action, "bold")
     return Text("" if candidate.in_result else "left out", "dim")
 
 
@@ -161,32 +142,32 @@ def _label(session: Session) -> Text:
     return line
 
 
-def _voices(session: Session) -> Iterator[RenderableType]:
+def _statements(session: Session) -> Iterator[RenderableType]:
     at = session.candidate
     if at is not None and at.said:
         yield Text()
         yield Text.assemble(("said about ", "dim"), (printable(at.aspect), "bold"))
-        yield _said(at.said)
+        yield _grid(at.said)
     if session.question.said:
         yield Text()
         yield Text("said about the text", "dim")
-        yield _said(session.question.said)
+        yield _grid(session.question.said)
 
 
-def _said(voices: tuple[Voice, ...]) -> Table:
+def _grid(statements: tuple[Voice, ...]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     before = ""
-    for voice in voices:
-        stage = _STAGES[voice.stage]
-        says = Text(printable(voice.says))
-        if voice.evidence:
-            says.append(f" {quoted(voice.evidence)}", "dim")
-        if voice.confidence is not None:
-            says.append(f" {voice.confidence:.2f}", "dim")
-        grid.add_row("" if stage == before else f"  {stage}", printable(voice.who), says)
+    for statement in statements:
+        stage = _STAGES[statement.stage]
+        says = Text(printable(statement.says))
+        if statement.evidence:
+            says.append(f" {quoted(statement.evidence)}", "dim")
+        if statement.confidence is not None:
+            says.append(f" {statement.confidence:.2f}", "dim")
+        grid.add_row("" if stage == before else f"  {stage}", printable(statement.who), says)
         before = stage
     return grid
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from absa import outcome, show
+from absa.schemas.human import CandidateTuple
 from absa.schemas.output import FinalAspect, FinalOutput
 from absa.schemas.settings import OverrideSettings
 
@@ -80,7 +81,7 @@ class Screen:
                 str(row),
                 _aspect(aspect),
                 _polarity(aspect.polarity),
-                _evidence(aspect),
+                evidence(aspect),
                 f"{aspect.confidence:.2f}",
                 *([show.origin(aspect, self.output)] if origin else []),
             )
@@ -96,7 +97,7 @@ class Screen:
             fields.add_column(overflow="fold")
             polarity = Text.assemble(_polarity(aspect.polarity), f" {aspect.confidence:.2f}")
             fields.add_row("  polarity", polarity)
-            fields.add_row("  evidence", _evidence(aspect))
+            fields.add_row("  evidence", evidence(aspect))
             fields.add_row("  from", show.origin(aspect, self.output))
             blocks += [head, fields]
         return Group(*blocks)
@@ -143,7 +144,8 @@ def _aspect(aspect: FinalAspect) -> Text:
     return term
 
 
-def _evidence(aspect: FinalAspect) -> Text:
+def evidence(aspect: FinalAspect | CandidateTuple) -> Text:
+    """The evidence, marked if it is not in the text."""
     if not (aspect.evidence or "").strip():
         return Text("none", "dim")
     text = Text(show.printable(str(aspect.evidence)))

@@ -55,11 +55,11 @@ def train(
 ) -> None:
     """Train the offline analyzer on labels or on a model's answers.
 
-    With --from-run nobody has to annotate: label some texts once with a strong model, train on the
-    answers of which the run is sure, and analyze the rest for nothing. Training starts from the
-    shipped models. The result is a folder; use it with --set backend.model=MODEL. At the end the
-    command shows pair F1 of the shipped and of the new model, on --dev or on a tenth of the data
-    that was kept out of training.
+    Without labels, analyze some texts once with a strong model and train on that run (--from-run):
+    the offline analyzer learns from the confident answers and reads the other texts without a
+    model. Training starts from the shipped models. The result is a folder; use it with
+    --set backend.model=MODEL. At the end the command prints pair F1 of the shipped and of the new
+    model, on --dev or on a tenth of the data that was not used for training.
     """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 

@@ -194,7 +194,6 @@ def _limits(rows: Sequence[Interval], *, with_zero: bool = False) -> tuple[float
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Round numbers between two limits."""
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough)

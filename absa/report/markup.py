@@ -1,4 +1,4 @@
-"""Builds HTML and SVG from parts. Every text is escaped, whoever wrote it."""
+"""Builds HTML and SVG from parts. Every text that is not `Markup` is escaped."""
 
 from __future__ import annotations
 

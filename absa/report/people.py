@@ -153,7 +153,6 @@ def _row(topic: Topic, run: int, judged: int) -> Markup:
 
 
 def _split(topic: Topic) -> Markup:
-    """A bar of the three polarities."""
     parts, at = [], 0.0
     for polarity in ("positive", "neutral", "negative"):
         share = 100 * topic.count(polarity) / topic.total

@@ -601,15 +601,15 @@ export const drawJudge = (judge, lang) => drawTurn("judge", t("Judge"), "decides
   spoken(judge, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),
   (judge.unresolved || []).length ? h("p", { class: "spoken" }, h("span", { class: "quiet" }, t("unresolved: ")), judge.unresolved.join("; ")) : null);
 
-const drawHint = ([speaker, op, weight, polarity]) =>
+const drawHint = ({ speaker, op, weight, polarity_hint: polarity }) =>
   h("li", {}, h("b", {}, speaker), ` ${t(plain(op))} `, polarity ? chip(polarity) : "", h("span", { class: "num quiet" }, ` ${t("weight")} ${number(weight)}`));
 
 function drawContext({ hints, points }, lang) {
   if (!hints.length && !points.length) return null;
   return h("details", { class: "context" }, h("summary", {}, t("What the reviewers saw of the debate")),
-    hints.map(([aspect, said]) => [h("p", {}, h("strong", { lang: langOf(lang) }, aspect)), h("ul", { class: "hints" }, said.map(drawHint))]),
-    points.length ? h("ul", { class: "hints" }, points.map(([speaker, stance, weight, polarity, words]) => [
-      drawHint([speaker, stance, weight, polarity]), words.map((line) => h("li", { class: "spoken" }, line))])) : null);
+    hints.map(([aspect, ofAspect]) => [h("p", {}, h("strong", { lang: langOf(lang) }, aspect)), h("ul", { class: "hints" }, ofAspect.map(drawHint))]),
+    points.length ? h("ul", { class: "hints" }, points.map((point) => [
+      drawHint({ ...point, op: point.stance }), point.key_points.map((line) => h("li", { class: "spoken" }, line))])) : null);
 }
 
 function meter(name, value, limit) {
@@ -626,7 +626,7 @@ function meter(name, value, limit) {
 }
 
 function drawConditions(record, steps) {
-  const numbers = { ...record.limits, total: record.total, margin: record.margin, drop: record.drop || 0 };
+  const numbers = { ...record.thresholds, total: record.total, margin: record.margin, drop: record.drop_score };
   const same = steps.map(([code], n) => [code, n]).filter(([code]) => code === record.verdict).map(([, n]) => n);
   const decided = record.early ? same[0] : same[same.length - 1];
   return h("ol", { class: "conditions" }, steps.map(([code, text], n) => {
@@ -648,11 +648,11 @@ export function drawGate(records, lang, steps) {
         badge(record.applied ? "accent" : "", named(about.gate, record.verdict))),
       h("p", {}, sentence(reason(record))),
       h("div", { class: "meters" },
-        meter(t("Total"), record.total, record.limits.min_total ?? 0),
-        meter(t("Margin"), record.margin, record.limits.min_margin ?? 0)),
+        meter(t("Total"), record.total, record.thresholds.min_total ?? 0),
+        meter(t("Margin"), record.margin, record.thresholds.min_margin ?? 0)),
       h("p", { class: "quiet num" },
-        `${t("positive")} ${number(record.pos)} · ${t("negative")} ${number(record.neg)}`,
-        record.drop !== undefined && ` · ${t("drop")} ${number(record.drop)}`,
+        `${t("positive")} ${number(record.pos_score)} · ${t("negative")} ${number(record.neg_score)}`,
+        record.drop_score > 0 && ` · ${t("drop")} ${number(record.drop_score)}`,
         record.evidence && [` · ${t("evidence")} `, quote(record.evidence, lang), record.sentence_evidence && " (the sentence's)"]),
       h("details", { open: records.length < 3 }, h("summary", {}, t("Conditions, in order")), drawConditions(record, steps)),
       (record.hints || []).length ? h("details", {}, h("summary", {}, say("{n} hints from the debate", { n: record.hints.length })),
@@ -664,7 +664,7 @@ function drawLog(log) {
     h("ul", { class: "log" }, log.map((entry) => h("li", { class: entry.applied ? "applied" : "refused" },
       h("span", { class: "at", "aria-hidden": "true" }, entry.applied ? "✓" : "✕"),
       h("div", {}, h("p", {}, h("span", { class: "sr" }, entry.applied ? t("Applied: ") : t("Refused: ")), entry.aspect && [h("strong", {}, entry.aspect), ": "], entry.text),
-        h("p", { class: "quiet" }, [entry.source, entry.type, entry.provenance].filter(Boolean).join(" · ")))))));
+        h("p", { class: "quiet" }, [entry.source, entry.proposal_type, entry.provenance].filter(Boolean).join(" · ")))))));
 }
 
 function drawModerator(story) {
@@ -693,13 +693,13 @@ function drawExtras(extras) {
 }
 
 function drawCalls(calls) {
-  const total = calls.reduce((sum, call) => sum + call.ms, 0);
+  const total = calls.reduce((sum, call) => sum + call.latency_ms, 0);
   return part("Calls", say("{n} calls, {ms} ms", { n: calls.length, ms: total.toLocaleString("en", { maximumFractionDigits: 1 }) }), h("div", { class: "scroll" }, h("table", { class: "counts calls" },
     h("thead", {}, h("tr", {}, ["Node", "Model", "ms", "Tokens in", "out", "Attempts"].map((name) => h("th", { scope: "col" }, t(name))))),
     h("tbody", {}, calls.map((call) => [h("tr", {},
-      h("th", { scope: "row" }, call.node, call.turn && h("small", {}, say("turn {n}", { n: call.turn })), call.error && badge("bad", t("✕ error"))),
+      h("th", { scope: "row" }, call.node, call.turn > 0 && h("small", {}, say("turn {n}", { n: call.turn })), call.error && badge("bad", t("✕ error"))),
       h("td", {}, call.model || call.backend, call.cached && h("small", {}, t("cached"))),
-      h("td", {}, call.ms.toLocaleString("en", { minimumFractionDigits: 1 })), h("td", {}, call.in ?? "–"), h("td", {}, call.out ?? "–"), h("td", {}, call.attempts ?? 1)),
+      h("td", {}, call.latency_ms.toLocaleString("en", { minimumFractionDigits: 1 })), h("td", {}, call.usage?.prompt_tokens ?? "–"), h("td", {}, call.usage?.completion_tokens ?? "–"), h("td", {}, call.attempts)),
     (call.answer || call.notes || call.error) && h("tr", { class: "answer" }, h("td", { colspan: 6 },
       call.error && h("p", { class: "failure" }, call.error),
       (call.notes || []).map((note) => h("p", { class: "quiet" }, note)),

@@ -195,21 +195,10 @@ def judge_part(summary: dict[str, Any]) -> dict[str, Any]:
 
 def _context(context: dict[str, Any]) -> dict[str, Any]:
     """The summary of the debate that the reviewers got."""
-    hints = context.get("aspect_hints") or {}
     points = context.get("rebuttal_points") or ()
     return {
-        "hints": [
-            [
-                aspect,
-                [[h["speaker"], h["op"], h["weight"], h["polarity_hint"]] for h in aspect_hints],
-            ]
-            for aspect, aspect_hints in hints.items()
-        ],
-        "points": [
-            [p["speaker"], p["stance"], p["weight"], p["polarity_hint"], list(p["key_points"])]
-            for p in points
-            if p.get("weight") is not None
-        ],
+        "hints": list((context.get("aspect_hints") or {}).items()),
+        "points": [point for point in points if point.get("weight") is not None],
     }
 
 
@@ -229,12 +218,9 @@ def _edit(edit: dict[str, Any]) -> dict[str, Any]:
     target = edit.get("target") or {}
     return _lean(
         {
-            "op": edit.get("op"),
+            **{key: edit.get(key) for key in ("op", "value", "evidence", "confidence")},
             "aspect": target.get("aspect_ref") or target.get("aspect_term"),
             "polarity": target.get("polarity"),
-            "value": edit.get("value"),
-            "evidence": edit.get("evidence"),
-            "confidence": edit.get("confidence"),
         }
     )
 
@@ -242,22 +228,11 @@ def _edit(edit: dict[str, Any]) -> dict[str, Any]:
 def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -> dict[str, Any]:
     return _lean(
         {
-            "aspect": record.aspect,
-            "verdict": record.verdict,
-            "applied": record.applied,
+            **record.model_dump(exclude={"valid_hint_count", "invalid_hint_count", "own_evidence"}),
             "why": show.gate_reason(record, output, settings),
             # For an aspect to drop, the gate checks this condition first.
             "early": record.verdict == "l3_conservative" and _wants_drop(record, settings),
-            "hints": [[h.speaker, h.op, h.weight, h.polarity_hint] for h in record.hints],
-            "pos": record.pos_score,
-            "neg": record.neg_score,
-            "drop": record.drop_score or None,
-            "total": record.total,
-            "margin": record.margin,
-            "target": record.target,
-            "evidence": record.evidence,
             "sentence_evidence": bool(record.evidence) and record.own_evidence is None,
-            "limits": record.thresholds,
         }
     )
 
@@ -290,16 +265,8 @@ def _moderator(output: FinalOutput) -> dict[str, Any] | None:
 
 
 def _correction(entry: Correction, text: str) -> dict[str, Any]:
-    return _lean(
-        {
-            "source": entry.source,
-            "type": entry.proposal_type,
-            "aspect": entry.target_aspect,
-            "applied": entry.applied,
-            "text": text,
-            "provenance": entry.provenance,
-        }
-    )
+    facts = entry.model_dump(include={"source", "proposal_type", "applied", "provenance"})
+    return _lean({**facts, "aspect": entry.target_aspect, "text": text})
 
 
 def _decided(action: ArbiterAction, output: FinalOutput) -> dict[str, Any]:
@@ -308,7 +275,7 @@ def _decided(action: ArbiterAction, output: FinalOutput) -> dict[str, Any]:
     return _lean(
         {
             "source": "arbiter",
-            "type": action.action_type,
+            "proposal_type": action.action_type,
             "aspect": event.aspect if event else None,
             "applied": action.applied,
             "text": event.text if event else f"{action.target_tuple_ids[0]} was kept",
@@ -318,21 +285,14 @@ def _decided(action: ArbiterAction, output: FinalOutput) -> dict[str, Any]:
 
 
 def _call(call: CallRecord, output: FinalOutput) -> dict[str, Any]:
-    usage, debate = call.usage or {}, output.debate
+    debate = output.debate
     # The page shows these answers as part of the debate.
     is_in_debate = debate is not None and (call.node in debate.personas or call.node == "judge")
+    facts = ("node", "turn", "backend", "model", "usage", "cached", "attempts", "error")
     return _lean(
         {
-            "node": call.node,
-            "turn": call.turn or None,
-            "backend": call.backend,
-            "model": call.model,
-            "ms": round(call.latency_ms, 1),
-            "in": usage.get("prompt_tokens"),
-            "out": usage.get("completion_tokens"),
-            "cached": call.cached,
-            "attempts": call.attempts if call.attempts != 1 else None,
-            "error": call.error,
+            **call.model_dump(include=set(facts)),
+            "latency_ms": round(call.latency_ms, 1),
             "notes": list(call.notes),
             "answer": None if is_in_debate else call.output,
         }
