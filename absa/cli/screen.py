@@ -59,7 +59,7 @@ class Screen:
         yield Text()
         aspects = self.output.final_result.final_aspects
         if not aspects:
-            yield Text("no aspects aspect", style="dim")
+            yield Text("no aspects found", style="dim")
         elif width < NARROW_TABLE:
             yield self._list()
         else:
