@@ -103,7 +103,7 @@ def tables(results: Mapping[str, Any], *, brief: bool = False) -> list[Table]:
     if results.get("configurations"):
         made += [scores(results, brief=brief), comparisons(results, brief=brief), cost(results)]
     if results.get("cost_line"):
-        made.append(quality_by_cost(results))
+        made.append(quality_by_cost(results, brief=brief))
     if results.get("sweep"):
         made.append(swept(results["sweep"]))
     return made
@@ -195,8 +195,13 @@ def cost(results: Row) -> Table:
     )
 
 
-def quality_by_cost(results: Row) -> Table:
+def quality_by_cost(results: Row, *, brief: bool = False) -> Table:
     """Quality and cost of each configuration, and whether it is on the Pareto front."""
+    # The table of costs has these, too.
+    costs: Columns = {
+        "tokens": lambda one: _number(one["tokens"], 0),
+        "US dollars": lambda one: _number(one["cost_usd"], 5),
+    }
     line = results["cost_line"]
     equal = {one["name"]: one for one in line["equal_calls"]}
 
@@ -209,8 +214,7 @@ def quality_by_cost(results: Row) -> Table:
         {
             "configuration": lambda one: one["name"],
             "calls": lambda one: _number(one["calls"], 1),
-            "tokens": lambda one: _number(one["tokens"], 0),
-            "US dollars": lambda one: _number(one["cost_usd"], 5),
+            **({} if brief else costs),
             "pair F1, strict": _interval,
             "Pareto front": lambda one: "yes" if one["pareto"]["calls"] else "",
             "vote of as many calls": against_vote("vote", lambda vote: _percent(vote["value"])),

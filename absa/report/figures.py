@@ -89,7 +89,7 @@ def intervals(
     parts: list[Markup] = []
     for tick in _ticks(low, high, 5 if is_wide else 4):
         parts.append(_line("grid", x(tick), top, x(tick), bottom))
-        parts.append(_text(_short(tick).removesuffix(".0"), x(tick), bottom + 18, "tick"))
+        parts.append(_tick(_short(tick).removesuffix(".0"), x(tick), bottom + 18, width))
     if from_zero and low <= 0 <= high:
         parts.append(_line("zero", x(0), top, x(0), bottom))
     for number, row in enumerate(rows):
@@ -209,6 +209,15 @@ def _cost_ticks(most: float) -> list[float]:
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
     return el("line", class_=kind, x1=_n(x1), y1=_n(y1), x2=_n(x2), y2=_n(y2))
+
+
+def _tick(text: str, x: float, y: float, width: float) -> Markup:
+    """A number below the axis; at the edge of the figure it stays inside."""
+    if x < 12:
+        return _text(text, 2, y, "tick", starts=True)
+    if x > width - 12:
+        return _text(text, width - 2, y, "tick end")
+    return _text(text, x, y, "tick")
 
 
 def _text(text: str, x: float, y: float, kind: str, starts: bool = False) -> Markup:

@@ -467,7 +467,8 @@ export function drawSentence(row, story) {
     h("div", { class: "legend" },
       h("span", {}, h("mark", { class: "a neutral" }, t("boxed")), t(" aspect")),
       h("span", {}, h("mark", { class: "e neutral" }, t("underlined")), t(" evidence")),
-      h("span", {}, t("+ positive")), h("span", {}, t("− negative")), h("span", {}, t("○ neutral")), choice));
+      h("span", {}, t("+ positive")), h("span", {}, t("− negative")), h("span", {}, t("○ neutral")),
+      h("span", {}, t("numbers: confidence, 0 to 1")), choice));
 }
 
 // Offsets count characters, not the halves that JavaScript's strings are made of.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ _SIGNS = {"positive": "+", "negative": "−", "neutral": "○", "mixed": "±"}
 _HEADLINES = {
     "helps": "{debate} helps: it is better than one call, and better than a vote of as many calls.",
     "hurts": "{debate} hurts.",
-    "no_difference": "No difference is shown between {debate} and one call, or a vote.",
+    "no_difference": "No difference is shown between {debate} and one call, or a vote of calls.",
     "cannot_say": "The study cannot say whether {debate} is worth its calls.",
 }
 _AGAINST = {
@@ -198,7 +199,8 @@ def _page(study: StudyNumbers, drawn: Sequence[_Figure]) -> str:
 
 def _lead(study: StudyNumbers) -> Markup:
     verdict, debate = study.document["verdict"], str(study.roles["debate"])
-    headline = _HEADLINES[verdict["word"]].format(debate=debate)
+    headline = _HEADLINES[verdict["word"]].format(debate=f"the debate ({debate})")
+    headline = headline[:1].upper() + headline[1:]
     lines = [
         [el("b", title), f" {_AGAINST[verdict[role]]}", _numbers(study, role)]
         for role, title in (("single", "Against one call:"), ("vote", "Against the vote:"))
@@ -210,7 +212,7 @@ def _lead(study: StudyNumbers) -> Markup:
     tiles = [
         tile("Texts compared", f"{len(study.cases):,}", ""),
         tile(f"Score of {debate}", f"{100 * score['value']:.1f}", _range(score)),
-        tile("Calls per text", f"{each['calls']:.3g}", _dollars(each)),
+        tile("Calls per text", f"{each['calls']:.3g}", f"{_dollars(each)} per text"),
         tile("Smallest difference it could show", f"{least:.1f}" if least else "–", "points"),
     ]
     return el(
@@ -276,6 +278,11 @@ def _differences(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup:
     )
 
 
+def _with_minus(sentence: str) -> str:
+    """The sentence with the signs of the figures beside it."""
+    return re.sub(r"(?<![\w.-])-(?=\d)", "−", re.sub(r"[+-]0\.0\b", "0.0", sentence))
+
+
 def _cost(study: StudyNumbers, figure: _Figure) -> Markup:
     points = _points(study)
     rows = []
@@ -301,7 +308,7 @@ def _cost(study: StudyNumbers, figure: _Figure) -> Markup:
         "configuration has a higher score at the same or a lower number of calls.",
         figure.inline(),
         scroll(table(heads, rows, "counts costs")),
-        items(sentences, "short-list spaced"),
+        items(map(_with_minus, sentences), "short-list spaced"),
     )
 
 
@@ -321,7 +328,7 @@ def _groups(study: StudyNumbers, drawn: Mapping[str, _Figure]) -> Markup | None:
     if not parts:
         return None
     return card(
-        "Where it differs",
+        "By kind of text",
         f"The score of each configuration by kind of text. Groups of fewer than {SMALLEST_GROUP} "
         "texts, or without a named aspect, are left out. Small groups have wide intervals, and "
         "nothing here is corrected for the number of groups.",
@@ -424,7 +431,9 @@ def _reservations(study: StudyNumbers) -> Iterator[str]:
                 "these texts. Another model may give other results."
             )
     for note in dict.fromkeys((*study.document["notes"], *verdict.get("notes", ()))):
-        yield f"{note[:1].upper()}{note[1:]}."
+        # A note that begins with the name of a configuration keeps it as it is.
+        is_named = note.partition(":")[0] in study.names
+        yield _with_minus(f"{note if is_named else note[:1].upper() + note[1:]}.")
     if left := study.document["samples"]["left_out"]:
         yield f"{left:,} texts were not analysed by every configuration. They are not counted."
     yield (

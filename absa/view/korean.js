@@ -18,7 +18,7 @@ export default {
   "▶ Watch again": "▶ 다시 보기",
   "type a sentence first": "문장을 먼저 입력하세요",
   // The controls
-  Protocol: "프로토콜", "Debate in": "토론 방식", "Answers from": "답하는 쪽", "the offline analyser": "오프라인 분석기",
+  Protocol: "프로토콜", "Debate form": "토론 방식", "Answers from": "답하는 쪽", "the offline analyser": "오프라인 분석기",
   Debate: "토론", "Conflict review": "충돌 검토", Selective: "선택적", "Single call": "단일 호출", Vote: "투표",
   "edits (patch)": "수정안 (patch)", "arguments (persona)": "논증 (persona)",
   Validator: "Validator", "Stage 2": "2단계", "Debate override": "토론 오버라이드", Moderator: "Moderator",
@@ -92,7 +92,7 @@ export default {
   "{aspect} was added as {after}": "{aspect}: {after}(으)로 추가됨", "{aspect} was dropped": "{aspect}: 삭제됨",
   "{aspect} changed from {before} to {after}": "{aspect}: {before}에서 {after}(으)로 바뀜",
   "the label is {label}": "문장의 레이블은 {label}입니다", "nothing changed after Stage 1": "1단계 뒤로 바뀐 것이 없습니다",
-  "Which result to mark": "표시할 결과", boxed: "네모", underlined: "밑줄", " aspect": " 속성", " evidence": " 근거",
+  "Which result to mark": "표시할 결과", boxed: "네모", underlined: "밑줄", " aspect": " 속성", " evidence": " 근거", "numbers: confidence, 0 to 1": "숫자: 신뢰도 (0~1)",
   "+ positive": "+ 긍정", "− negative": "− 부정", "○ neutral": "○ 중립", aspect: "속성", evidence: "근거",
   positive: "긍정", negative: "부정", neutral: "중립", mixed: "혼합", pos: "긍정", neg: "부정", neu: "중립", mix: "혼합",
   "The same text elsewhere": "다른 곳의 같은 문장", "{n} records": "기록 {n}개", "(shown)": "(지금 보는 것)", failed: "실패", none: "없음",

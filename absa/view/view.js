@@ -209,7 +209,7 @@ function drawControls() {
   $("controls").replaceChildren(
     h("div", { class: "row-of-parts" },
       select("protocol", "Protocol", about.protocols, shown.protocol, PROTOCOLS),
-      isDebate && select("debate_protocol", "Debate in", Object.keys(FORMS), shown.debate_protocol, FORMS),
+      isDebate && select("debate_protocol", "Debate form", Object.keys(FORMS), shown.debate_protocol, FORMS),
       backends.length ? select("backend", "Answers from", backends, shown.backend, { configured: about.backend.model || about.backend.kind, offline: "the offline analyser" }) : "",
       isDebate ? switches.map(toggle) : "",
       isDebate ? h("details", { class: "numbers", open: areNumbersOpen, on: { toggle: (event) => { areNumbersOpen = event.target.open; } } },
