@@ -1,162 +1,332 @@
 """Training of the shipped category models.
 
 ``python -m training.categories DATA --out resources/models`` reads ``DATA/train/mabsa_*.jsonl``
-(M-ABSA: four domains, categories, judgements without a name). Named aspects: a multinomial
-logistic regression per domain. Unnamed judgements: one logistic regression per category. The
-threshold of a domain is the one with the best F1 of unnamed judgements, predicted for texts that
-were left out (5 folds), among those that find at least `LEAST_RECALL` of them.
+(M-ABSA: four domains, categories, judgements without a name) and analyses each text with the
+shipped models: run it again after those changed (two minutes of one core for each language).
+
+Three linear models learn from all domains together. The category of a named aspect, and the
+category of an unnamed judgement: multinomial logistic regressions by stochastic gradient descent.
+A step for ``LAPTOP#PRICE`` also moves the categories of one entity (``LAPTOP``) and those of one
+attribute (``price``) in all domains, so that rare categories learn from others. Whether a text
+judges something unnamed: a logistic regression. The threshold is the one with the best F1 of
+unnamed judgements, predicted for texts that were left out.
+It prints how good the models are on texts of train that were left out.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold
 
 from absa.nodes.categories import spelling
+from absa.offline.analysis import Analyser
 from absa.offline.models import categories as model
-from absa.offline.models import loading
-from absa.offline.models.folder import record, shipped
+from absa.offline.models.folder import record
 from absa.offline.models.hashing import Table, key_of
-from absa.offline.text.views import view_of
+from absa.offline.models.polarity_model import LABELS
+from absa.offline.text.annotations import Analysis
 from absa.schemas.json_text import parse_json
 
 LANGUAGES = ("en", "ko")
-C = {"aspects": 1.0, "unnamed": 3.0}
-#: A category needs this many unnamed judgements to be learned; annotators' slips have fewer.
-RARE = 4
-LEAST_RECALL = 0.26
-FOLDS = 5
-TINY = 0.02
-Row = dict[str, Any]
-Matrix = npt.NDArray[np.float32]
-
-
-def matrix(cues: Sequence[model.Cues], columns: dict[str, int]) -> Any:
-    """The cues as a sparse matrix."""
-    from scipy.sparse import csr_matrix
-
-    found = [
-        (row, columns[name], value)
-        for row, one in enumerate(cues)
-        for name, value in one.items()
-        if name in columns
-    ]
-    rows, places, values = zip(*found, strict=True) if found else ((), (), ())
-    return csr_matrix((values, (rows, places)), shape=(len(cues), len(columns)))
-
-
-def columns_of(cues: Sequence[model.Cues]) -> dict[str, int]:
-    """Cues with their columns."""
-    return {name: i for i, name in enumerate(dict.fromkeys(name for one in cues for name in one))}
-
-
-def table(columns: dict[str, int], weights: npt.NDArray[Any], bias: npt.NDArray[Any]) -> Table:
-    """Weights by hashed cue, the bias among them."""
-    keys = np.array([key_of(name) for name in [*columns, model.BIAS]], np.uint32)
-    rows = np.vstack([weights.T, bias]).astype(np.float32)
-    keys, first = np.unique(keys, return_index=True)
-    return Table(keys, rows[first]).without(TINY)
-
-
-def fit_aspects(cues: Sequence[model.Cues], names: Sequence[str]) -> tuple[tuple[str, ...], Table]:
-    """The categories of named aspects and their weights."""
-    columns = columns_of(cues)
-    fitted = LogisticRegression(C=C["aspects"], max_iter=500)
-    fitted.fit(matrix(cues, columns), names)
-    weights, bias = fitted.coef_, fitted.intercept_
-    if len(fitted.classes_) == 2:
-        weights, bias = np.vstack([-weights, weights]) / 2, np.array([-bias[0], bias[0]]) / 2
-    return tuple(map(str, fitted.classes_)), table(columns, weights, bias)
-
-
-def fit_unnamed(
-    cues: Sequence[model.Cues], labels: npt.NDArray[np.bool_], columns: dict[str, int]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Weights and biases, one row for each category."""
-    rows = matrix(cues, columns)
-    fits = [
-        LogisticRegression(C=C["unnamed"], max_iter=500).fit(rows, labels[:, j])
-        if labels[:, j].any()
-        else None
-        for j in range(labels.shape[1])
-    ]
-    weights = [np.zeros(len(columns)) if f is None else f.coef_[0] for f in fits]
-    bias = [-9.0 if f is None else float(f.intercept_[0]) for f in fits]
-    return np.array(weights), np.array(bias)
-
-
-def threshold(
-    cues: Sequence[model.Cues], labels: npt.NDArray[np.bool_], certainty: npt.NDArray[Any]
-) -> float:
-    """The threshold of the best F1 on texts left out, with the least recall."""
-    probability = np.zeros(labels.shape)
-    for learned, left in KFold(FOLDS, shuffle=True, random_state=0).split(labels):
-        chosen = [cues[i] for i in learned]
-        columns = columns_of(chosen)
-        weights, bias = fit_unnamed(chosen, labels[learned], columns)
-        scores = matrix([cues[i] for i in left], columns) @ weights.T + bias
-        probability[left] = 1 / (1 + np.exp(-scores))
-    probability *= certainty[:, None]
-    best = (0.0, 0.5)
-    for step in np.arange(0.05, 0.6, 0.01):
-        reported = probability >= step
-        right = (reported & labels).sum()
-        f1 = 2 * right / (reported.sum() + labels.sum())
-        if right / labels.sum() >= LEAST_RECALL:
-            best = max(best, (float(f1), float(step)))
-    return best[1]
-
-
-def train_domain(rows: Sequence[Row], lang: str) -> model.DomainCategories:
-    """The models of one domain."""
-    polarity = loading.polarity(shipped(), lang)
-    views = [view_of(row["text"], lang, row["domain"]) for row in rows]
-    named = [
-        (model.aspect_cues(view.text, view.tokens, a["from"], a["to"]), a["category"])
-        for row, view in zip(rows, views, strict=True)
-        for a in row["aspects"]
-        if a["term"] is not None
-    ]
-    names, aspects = fit_aspects([c for c, _ in named], [n for _, n in named])
-    unnamed = [{a["category"] for a in row["aspects"] if a["term"] is None} for row in rows]
-    counts = Counter(name for found in unnamed for name in found)
-    kept = tuple(sorted(name for name, count in counts.items() if count >= RARE))
-    cues = [model.text_cues(view.tokens) for view in views]
-    labels = np.array([[name in found for name in kept] for found in unnamed], bool)
-    certainty = np.array([max(polarity.text(view)) for view in views])
-    columns = columns_of(cues)
-    weights, bias = fit_unnamed(cues, labels, columns)
-    return model.DomainCategories(
-        names,
-        aspects,
-        kept,
-        table(columns, weights, bias),
-        threshold(cues, labels, certainty),
-    )
-
-
-def train(data: Path, lang: str) -> model.CategoryModel:
-    """The model of a language."""
-    lines = (data / "train" / f"mabsa_{lang}.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in map(parse_json, lines) if not row.get("dropped_aspects")]
-    for row in rows:
-        # Slips of the annotators: a category that no guideline has.
-        row["aspects"] = [a for a in row["aspects"] if spelling(a["category"]) not in SLIPS]
-    domains = sorted({row["domain"] for row in rows})
-    return model.CategoryModel(
-        {name: train_domain([r for r in rows if r["domain"] == name], lang) for name in domains}
-    )
-
-
+#: Slips of the annotators: a category that no guideline has.
 SLIPS = frozenset({"polarity positive"})
+#: Inverse regularisation strength of `judged`, and how much a domain's own weights count.
+C = 0.3
+OWN_DOMAIN = 0.5
+#: How far a step moves the category itself, those of its entity, and those of its attribute.
+SELF, ENTITY, ATTRIBUTE = 0.3, 0.4, 0.3
+EPOCHS, RATE, DECAY = 8, 1.0, 1e-3
+FOLDS = 4
+TINY = 0.02
+STEPS = (0.1, 0.4, 0.02)
+Row = dict[str, Any]
+Array = npt.NDArray[np.float32]
+#: Numbers and values of the cues of a case.
+Sparse = tuple[npt.NDArray[np.int64], Array]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text with its annotated categories."""
+
+    analysis: Analysis
+    domain: str
+    named: Mapping[tuple[int, int], frozenset[str]]
+    unnamed: frozenset[tuple[str, str]]
+
+    @property
+    def unnamed_categories(self) -> frozenset[str]:
+        """The categories of what is judged without a name."""
+        return frozenset(category for category, _ in self.unnamed)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to classify: its domain, its cues, and its categories."""
+
+    domain: str
+    cues: model.Cues
+    categories: frozenset[str]
+
+
+def example(row: Row, analyser: Analyser) -> Example:
+    """A row of the data."""
+    aspects = [a for a in row["aspects"] if spelling(a["category"]) not in SLIPS]
+    named: dict[tuple[int, int], set[str]] = {}
+    for aspect in aspects:
+        if aspect["term"] is not None:
+            named.setdefault((aspect["from"], aspect["to"]), set()).add(aspect["category"])
+    return Example(
+        analyser(row["text"], row["lang"], row["domain"]),
+        row["domain"],
+        {span: frozenset(categories) for span, categories in named.items()},
+        frozenset((a["category"], a["polarity"]) for a in aspects if a["term"] is None),
+    )
+
+
+def parts_of(category: str) -> tuple[str, str]:
+    """Entity and attribute: ``LAPTOP#PRICE`` and ``food prices`` share one."""
+    entity, _, attribute = spelling(category).rpartition(" ")
+    return entity, "prices" if attribute == "price" else attribute
+
+
+class Softmax:
+    """Multinomial logistic regressions, one for each domain, that share steps."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        classes = sorted({(case.domain, name) for case in cases for name in case.categories})
+        self.columns = {name: i for i, name in enumerate(_names(case.cues for case in cases))}
+        self.domains = {
+            domain: np.array([i for i, (own, _) in enumerate(classes) if own == domain])
+            for domain in sorted({domain for domain, _ in classes})
+        }
+        self.names = [name for _, name in classes]
+        parts = [parts_of(name) for name in self.names]
+        shared = np.array(
+            [
+                [
+                    SELF * (i == j)
+                    + ENTITY * (one[0] == other[0] and parts[i][0] == parts[j][0])
+                    + ATTRIBUTE * (parts[i][1] == parts[j][1])
+                    for j, other in enumerate(classes)
+                ]
+                for i, one in enumerate(classes)
+            ],
+            np.float32,
+        )
+        self._shared = {domain: shared[:, own] for domain, own in self.domains.items()}
+        self.weights: Array = np.zeros((len(self.columns), len(classes)), np.float32)
+
+    def fit(self, cases: Sequence[Case]) -> Softmax:
+        """Descend; the rate falls linearly to zero."""
+        rows = [sparse(case.cues, self.columns) for case in cases]
+        targets = [self._target(case) for case in cases]
+        rng = np.random.default_rng(0)
+        plan = np.concatenate([rng.permutation(len(cases)) for _ in range(EPOCHS)])
+        for step, i in enumerate(plan):
+            columns, values = rows[i]
+            rate = RATE * (1 - step / len(plan))
+            weights, domain = self.weights[columns], cases[i].domain
+            shares = softmax(values @ weights[:, self.domains[domain]])
+            gradient = self._shared[domain] @ (shares - targets[i])
+            self.weights[columns] = weights * (1 - rate * DECAY) - rate * np.outer(values, gradient)
+        return self
+
+    def _target(self, case: Case) -> Array:
+        names = self.names_of(case.domain)
+        target = np.array([name in case.categories for name in names], np.float32)
+        return np.asarray(target / target.sum(), np.float32)
+
+    def names_of(self, domain: str) -> tuple[str, ...]:
+        """The categories of a domain."""
+        return tuple(self.names[i] for i in self.domains[domain])
+
+    def shares(self, domain: str, cues: model.Cues) -> Array:
+        """The probabilities of a domain's categories."""
+        columns, values = sparse(cues, self.columns)
+        return softmax(values @ self.weights[columns][:, self.domains[domain]])
+
+    def table(self, domain: str) -> Table:
+        """The weights of a domain by hashed cue."""
+        return table(self.columns, self.weights[:, self.domains[domain]])
+
+
+def _names(cues: Any) -> dict[str, None]:
+    return dict.fromkeys(name for one in cues for name in one)
+
+
+def softmax(scores: Array) -> Array:
+    """Probabilities that add up to 1."""
+    powers = np.exp(scores - scores.max())
+    return np.asarray(powers / powers.sum(), np.float32)
+
+
+def sparse(cues: model.Cues, columns: Mapping[str, int]) -> Sparse:
+    """The cues that have a column."""
+    known = [(columns[name], value) for name, value in cues.items() if name in columns]
+    numbers, values = zip(*known, strict=True) if known else ((), ())
+    return np.array(numbers, np.int64), np.array(values, np.float32)
+
+
+def table(columns: Mapping[str, int], weights: npt.NDArray[Any]) -> Table:
+    """Weights by hashed cue."""
+    keys, first = np.unique(np.array([key_of(name) for name in columns], np.uint32), True)
+    return Table(keys, weights[first].astype(np.float32)).without(TINY)
+
+
+def with_bias(cues: model.Cues) -> model.Cues:
+    """The cues as the analyser scores them: the bias is one of them."""
+    return {**cues, model.BIAS: 1.0}
+
+
+class Judged:
+    """Whether a text judges something without a name: weights of all domains and of each one."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        from scipy.sparse import csr_matrix, diags, hstack
+
+        cues = [with_bias(model.judged_cues(one.analysis)) for one in examples]
+        self.columns = {name: i for i, name in enumerate(_names(cues))}
+        self.domains = sorted({one.domain for one in examples})
+        rows = [sparse(one, self.columns) for one in cues]
+        numbers = np.repeat(np.arange(len(rows)), [len(columns) for columns, _ in rows])
+        columns, values = (np.concatenate(part) for part in zip(*rows, strict=True))
+        matrix = csr_matrix((values, (numbers, columns)), shape=(len(rows), len(self.columns)))
+        own = [
+            diags([OWN_DOMAIN * (one.domain == domain) for one in examples]) @ matrix
+            for domain in self.domains
+        ]
+        fitted = LogisticRegression(C=C, max_iter=300, fit_intercept=False)
+        fitted.fit(hstack([matrix, *own]).tocsr(), [bool(one.unnamed) for one in examples])
+        shared, *others = fitted.coef_[0].reshape(1 + len(own), -1)
+        self.weights = {
+            domain: (shared + OWN_DOMAIN * weights)[:, None]
+            for domain, weights in zip(self.domains, others, strict=True)
+        }
+
+    def table(self, domain: str) -> Table:
+        """The weights of a domain by hashed cue."""
+        return table(self.columns, self.weights[domain])
+
+
+def fit(examples: Sequence[Example], threshold: float) -> model.CategoryModel:
+    """The models of all domains."""
+    aspects = [case for one in examples for case in aspect_cases(one)]
+    unnamed = [case for one in examples for case in unnamed_cases(one)]
+    of_aspects, of_texts = Softmax(aspects).fit(aspects), Softmax(unnamed).fit(unnamed)
+    judged = Judged(examples)
+    return model.CategoryModel(
+        {
+            domain: model.DomainCategories(
+                of_aspects.names_of(domain),
+                of_aspects.table(domain),
+                of_texts.names_of(domain),
+                of_texts.table(domain),
+                judged.table(domain),
+                threshold,
+            )
+            for domain in of_aspects.domains
+        }
+    )
+
+
+def aspect_cases(one: Example) -> list[Case]:
+    """The named aspects of a text."""
+    return [
+        Case(one.domain, with_bias(model.aspect_cues(one.analysis, *span)), categories)
+        for span, categories in one.named.items()
+    ]
+
+
+def unnamed_cases(one: Example) -> list[Case]:
+    """What a text judges without a name, if it does."""
+    cues = with_bias(model.text_cues(one.analysis.tokens))
+    return [Case(one.domain, cues, one.unnamed_categories)] if one.unnamed else []
+
+
+@dataclass(frozen=True)
+class Guess:
+    """An unnamed judgement of a text left out: its probability, and whether it is right."""
+
+    domain: str
+    probability: float
+    is_right: bool
+
+
+def guesses(made: model.CategoryModel, examples: Sequence[Example]) -> list[Guess]:
+    """What a model that may report everything says of texts."""
+    found = []
+    for one in examples:
+        part = made.domains[one.domain]
+        allowed = {spelling(name): name for name in part.unnamed_names}
+        mood = one.analysis.mood
+        if mood is None:
+            continue
+        polarity = LABELS[mood.index(max(mood))]
+        for name, probability in model.unnamed_judgements(part, one.analysis, allowed):
+            found.append(Guess(one.domain, probability, (name, polarity) in one.unnamed))
+    return found
+
+
+def f1_of_unnamed(reported: Sequence[Guess], gold: int) -> float:
+    """F1 of unnamed judgements (category and polarity)."""
+    right = sum(guess.is_right for guess in reported)
+    return 2 * right / max(1, len(reported) + gold)
+
+
+def accuracy(made: model.CategoryModel, examples: Sequence[Example]) -> dict[str, float]:
+    """How many of the named aspects get a category of theirs, by domain."""
+    right: dict[str, list[bool]] = {}
+    for one in examples:
+        part = made.domains[one.domain]
+        allowed = {spelling(name): name for name in part.names}
+        for span, categories in one.named.items():
+            best = part.of_aspect(model.aspect_cues(one.analysis, *span), allowed)
+            for each in (one.domain, "all"):
+                right.setdefault(each, []).append(best is not None and best[0] in categories)
+    return {name: round(100 * float(np.mean(flags)), 1) for name, flags in sorted(right.items())}
+
+
+def cross_validated(examples: Sequence[Example]) -> tuple[float, dict[str, Any]]:
+    """The threshold, and how good the models are on texts left out."""
+    left_out: list[Guess] = []
+    accuracies = []
+    for fold in range(FOLDS):
+        made = fit([one for i, one in enumerate(examples) if i % FOLDS != fold], 0.0)
+        rest = [one for i, one in enumerate(examples) if i % FOLDS == fold]
+        left_out += guesses(made, rest)
+        accuracies.append(accuracy(made, rest))
+    gold = sum(len(one.unnamed) for one in examples)
+    f1 = {
+        float(step): f1_of_unnamed([g for g in left_out if g.probability >= step], gold)
+        for step in np.arange(*STEPS).round(2)
+    }
+    best = max(f1, key=lambda step: f1[step])
+    report = {
+        "category of named aspects": {
+            name: round(float(np.mean([each[name] for each in accuracies])), 1)
+            for name in accuracies[0]
+        },
+        "F1 of unnamed judgements by threshold": {s: round(100 * v, 1) for s, v in f1.items()},
+        "threshold": best,
+    }
+    return best, report
+
+
+def examples_of(path: Path) -> list[Example]:
+    """The analysed texts of a file."""
+    analyser = Analyser()
+    rows = map(parse_json, path.read_text(encoding="utf-8").splitlines())
+    return [example(row, analyser) for row in rows if not row.get("dropped_aspects")]
 
 
 def main() -> None:
@@ -165,11 +335,14 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
     parser.add_argument("--lang", choices=LANGUAGES, action="append")
-    asked = parser.parse_args()
-    for lang in asked.lang or LANGUAGES:
-        path = asked.out / f"categories_{lang}.npz"
-        train(asked.data, lang).save(path)
-        record(asked.out, [path.name])
+    options = parser.parse_args()
+    for lang in options.lang or LANGUAGES:
+        examples = examples_of(options.data / "train" / f"mabsa_{lang}.jsonl")
+        threshold, report = cross_validated(examples)
+        sys.stdout.write(f"{lang} {json.dumps(report, indent=1)}\n")
+        path = options.out / f"categories_{lang}.npz"
+        fit(examples, threshold).save(path)
+        record(options.out, [path.name])
 
 
 if __name__ == "__main__":

@@ -119,6 +119,7 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         label=label_of(view, second.reported, overall)
         if shares is None
         else _read_label(shares, second),
+        unnamed=view.encoded.unnamed if view.encoded else (),
         used_negators=view.used_negators,
         knows_domain=knows_domain,
     )

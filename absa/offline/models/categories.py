@@ -1,13 +1,15 @@
 """The category of what a text judges: of each named aspect, and of what it judges without a name.
 
-Linear models over hashed cues, one pair for each domain of the training data. For a named aspect
-the most likely category is taken. What is judged without a name is a yes or no for each category;
-those whose probability reaches the domain's threshold are reported. `training/categories.py` makes
-the shipped models.
+Linear models over hashed cues, with weights for each domain of the training data. A named aspect
+has the most likely category. Whether the text judges something without a name is one probability
+(`judged`), and the category of that judgement is another one (`unnamed`). A category is reported
+where their product reaches the domain's threshold. `training/categories.py` makes the shipped
+models.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,37 +22,59 @@ import numpy.typing as npt
 from absa.nodes.categories import spelling
 from absa.offline.models import folder
 from absa.offline.models.hashing import Array, Table
-from absa.offline.text.annotations import Token
+from absa.offline.models.polarity_model import LABELS
+from absa.offline.text.annotations import MIXED, Analysis, Token
 
 Cues = dict[str, float]
 BIAS = "bias"
 #: Tokens before and after an aspect that count as its context, the nearer ones more.
 _BEFORE, _AFTER, _NEAR = 6, 7, 3
 _NGRAMS = (2, 3, 4)
+_STEM = 4
 _LONGEST = 60
+#: How far from an aspect an opinion may be that counts, and from where on it counts less.
+_FAR_OPINION, _NEAR_OPINION = 8, 4
+#: The Euclidean length of the cues of an aspect.
+_LENGTH = 1.5
 #: No text has more judgements without a name than this.
 _MOST = 2
 
 
-def aspect_cues(text: str, tokens: Sequence[Token], start: int, end: int) -> Cues:
+def aspect_cues(analysis: Analysis, start: int, end: int) -> Cues:
     """What tells the category of the aspect at characters ``[start, end)``."""
-    inside = [i for i, t in enumerate(tokens) if t.start < end and start < t.end] or [0]
+    words = [_word(token) for token in analysis.tokens]
+    inside = [i for i, t in enumerate(analysis.tokens) if t.start < end and start < t.end] or [0]
     first, last = inside[0], inside[-1]
-    term = text[start:end].lower()[:_LONGEST]
+    term = analysis.text[start:end].lower()[:_LONGEST]
     cues: Cues = {f"T={term}": 1.5}
     for i in inside:
-        cues[f"t={_word(tokens[i])}"] = 1.5
-    cues[f"h={_word(tokens[last])}"] = 1.5
+        cues[f"t={words[i]}"] = 1.5
+    cues[f"h={words[last]}"] = 1.5
     for size in _NGRAMS:
         for i in range(len(term) - size + 1):
             cues[f"x{term[i : i + size]}"] = 0.4
     for i in range(max(0, first - _BEFORE), first):
-        cues[f"c={_word(tokens[i])}"] = 1.0 if i >= first - _NEAR else 0.6
-    for i in range(last + 1, min(len(tokens), last + 1 + _AFTER)):
-        cues[f"c={_word(tokens[i])}"] = 1.0 if i <= last + _NEAR else 0.6
-    for token in tokens:
-        cues.setdefault(f"w={_word(token)}", 0.25)
-    return cues
+        cues[f"c={words[i]}"] = 1.0 if i >= first - _NEAR else 0.6
+    for i in range(last + 1, min(len(words), last + 1 + _AFTER)):
+        cues[f"c={words[i]}"] = 1.0 if i <= last + _NEAR else 0.6
+    for i, word in enumerate(words):
+        cues.setdefault(f"w={word}", 0.25)
+        if len(word) > _STEM:
+            distance = max(first - i, i - last, 0)
+            weight = 0.6 if distance <= _NEAR else 0.36 if distance <= _AFTER else 0.15
+            stem = f"{'s' if distance else 'S'}={word[:_STEM]}"
+            cues[stem] = max(cues.get(stem, 0.0), weight)
+    for opinion in analysis.opinions:
+        distance = min(abs(opinion.first - last), abs(first - opinion.last + 1))
+        if distance <= _FAR_OPINION:
+            for word in words[opinion.first : opinion.last]:
+                cues[f"o={word}"] = 0.7 if distance <= _NEAR_OPINION else 0.4
+    for clause in analysis.clauses:
+        if clause.first <= first < clause.last:
+            for i in range(clause.first, clause.last):
+                if not first <= i <= last:
+                    cues[f"k={words[i]}"] = 0.7
+    return _scaled(cues)
 
 
 def text_cues(tokens: Sequence[Token]) -> Cues:
@@ -62,8 +86,52 @@ def text_cues(tokens: Sequence[Token]) -> Cues:
     return dict.fromkeys(sorted(names), value)
 
 
+def judged_cues(analysis: Analysis) -> Cues:
+    """What tells whether a text judges something without a name: its aspects, mood and words."""
+    every = (*analysis.findings, *analysis.reserve)
+    named = sum(1 for finding in every if finding.verdict)
+    surest, second = sorted([0.0, 0.0, *(sum(f.likely) for f in every)])[:-3:-1]
+    positive, negative, neutral = analysis.mood or (1 / 3, 1 / 3, 1 / 3)
+    praise = sum(1 for opinion in analysis.opinions if opinion.score > 0)
+    blame = sum(1 for opinion in analysis.opinions if opinion.score < 0)
+    state = {
+        f"named={min(named, 2)}": 1.0,
+        "surest": 2 * surest,
+        "second": 2 * second,
+        "positive": positive,
+        "negative": negative,
+        "neutral": 2 * neutral,
+        "likely": 2 * max(positive, negative, neutral),
+        "mixed": float(analysis.label is not None and analysis.label[0] == MIXED),
+        "whole": float(analysis.overall is not None),
+        "length": math.log1p(len(analysis.tokens)),
+        "praise": float(min(praise, _MANY)),
+        "blame": float(min(blame, _MANY)),
+        "no opinion": float(not analysis.opinions),
+    }
+    for word, probability in zip(LABELS, analysis.unnamed, strict=False):
+        state[f"unnamed {word}"] = _log_odds(probability)
+    if analysis.unnamed:
+        state["unnamed"] = _log_odds(max(analysis.unnamed))
+    return {**text_cues(analysis.tokens), **state}
+
+
+_MANY = 4
+_LEAST_ODDS = 0.02
+
+
+def _log_odds(probability: float) -> float:
+    return math.log((probability + _LEAST_ODDS) / (1.0 - probability + _LEAST_ODDS))
+
+
 def _word(token: Token) -> str:
     return token.lemma.lower()[:_LONGEST]
+
+
+def _scaled(cues: Cues) -> Cues:
+    """Cues of one Euclidean length: long texts do not outweigh short ones."""
+    scale = _LENGTH / math.hypot(*cues.values())
+    return {name: value * scale for name, value in cues.items()}
 
 
 @dataclass(frozen=True)
@@ -75,6 +143,7 @@ class DomainCategories:
         aspects: Weights of the cues of an aspect.
         unnamed_names: Categories of what is judged without a name.
         unnamed: Weights of the cues of a text, one column for each of these.
+        judged: Weights of what tells whether anything is judged without a name; one column.
         threshold: From which probability an unnamed judgement is reported.
     """
 
@@ -82,16 +151,15 @@ class DomainCategories:
     aspects: Table
     unnamed_names: tuple[str, ...]
     unnamed: Table
+    judged: Table
     threshold: float
 
     def of_aspect(self, cues: Cues, allowed: Mapping[str, str]) -> tuple[str, float] | None:
         """The most likely of the allowed categories (by spelling) and its probability."""
-        scores = _scores(self.aspects, cues)
-        powers = np.exp(scores - scores.max()) if len(scores) else scores
-        total = float(powers.sum())
+        shares = _shares(_scores(self.aspects, cues))
         ranked = [
-            (float(power) / total, allowed[own])
-            for name, power in zip(self.names, powers, strict=True)
+            (float(share), allowed[own])
+            for name, share in zip(self.names, shares, strict=True)
             if (own := spelling(name)) in allowed
         ]
         if not ranked:
@@ -99,15 +167,26 @@ class DomainCategories:
         probability, name = max(ranked)
         return name, probability
 
-    def of_text(self, cues: Cues, allowed: Mapping[str, str]) -> list[tuple[str, float]]:
+    def of_text(
+        self, words: Cues, cues: Cues, allowed: Mapping[str, str]
+    ) -> list[tuple[str, float]]:
         """The categories that the text likely judges without a name, the likeliest first."""
-        probabilities = 1.0 / (1.0 + np.exp(-_scores(self.unnamed, cues)))
+        if not self.unnamed_names:
+            return []
+        judged = 1.0 / (1.0 + math.exp(-float(_scores(self.judged, cues)[0])))
+        shares = _shares(_scores(self.unnamed, words))
         ranked = [
-            (allowed[own], float(p))
-            for name, p in zip(self.unnamed_names, probabilities, strict=True)
+            (allowed[own], judged * float(share))
+            for name, share in zip(self.unnamed_names, shares, strict=True)
             if (own := spelling(name)) in allowed
         ]
         return sorted(ranked, key=lambda each: -each[1])
+
+
+def _shares(scores: Array) -> Array:
+    """Probabilities that add up to 1."""
+    powers = np.exp(scores - scores.max(initial=-np.inf))
+    return np.asarray(powers / powers.sum(), np.float32)
 
 
 def _scores(table: Table, cues: Cues) -> Array:
@@ -138,6 +217,7 @@ class CategoryModel:
                         _table(data, f"{name}.aspects"),
                         _lines(data[f"{name}.unnamed_names"]),
                         _table(data, f"{name}.unnamed"),
+                        _table(data, f"{name}.judged"),
                         float(data[f"{name}.threshold"]),
                     )
                     for name in _lines(data["domains"])
@@ -151,7 +231,8 @@ class CategoryModel:
             arrays[f"{name}.names"] = _text(part.names)
             arrays[f"{name}.unnamed_names"] = _text(part.unnamed_names)
             arrays[f"{name}.threshold"] = np.array(part.threshold, np.float32)
-            for kind, table in (("aspects", part.aspects), ("unnamed", part.unnamed)):
+            for kind in ("aspects", "unnamed", "judged"):
+                table: Table = getattr(part, kind)
                 scale = np.abs(table.weights).max(initial=1e-6) / 127
                 arrays[f"{name}.{kind}_keys"] = table.keys
                 arrays[f"{name}.{kind}_scale"] = np.array(scale, np.float32)
@@ -176,10 +257,12 @@ class CategoryModel:
 
 
 def unnamed_judgements(
-    part: DomainCategories, cues: Cues, allowed: Mapping[str, str], certainty: float
+    part: DomainCategories, analysis: Analysis, allowed: Mapping[str, str]
 ) -> list[tuple[str, float]]:
-    """The categories that are reported, where the polarity of the text is known with certainty."""
-    candidates = ((name, p * certainty) for name, p in part.of_text(cues, allowed))
+    """The categories that are reported, with the probability that their polarity is right too."""
+    certainty = max(analysis.mood) if analysis.mood else 0.0
+    ranked = part.of_text(text_cues(analysis.tokens), judged_cues(analysis), allowed)
+    candidates = ((name, p * certainty) for name, p in ranked)
     return [(name, p) for name, p in candidates if p >= part.threshold][:_MOST]
 
 

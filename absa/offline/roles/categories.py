@@ -31,8 +31,8 @@ def category_of(analysis: Analysis, finding: Finding, inputs: RoleInputs) -> str
     if found is None:
         return None
     part, allowed = found
-    start, end = finding.aspect.start, finding.aspect.end
-    best = part.of_aspect(model.aspect_cues(analysis.text, analysis.tokens, start, end), allowed)
+    cues = model.aspect_cues(analysis, finding.aspect.start, finding.aspect.end)
+    best = part.of_aspect(cues, allowed)
     return best[0] if best else None
 
 
@@ -49,19 +49,12 @@ def unnamed(analysis: Analysis, inputs: RoleInputs) -> list[Unnamed]:
     if found is None:
         return [_whole(analysis, None)] if whole is not None else []
     part, allowed = found
-    cues = model.text_cues(analysis.tokens)
     likely = max(analysis.mood)
     polarity = LABELS[analysis.mood.index(likely)]
-    named = {category_of(analysis, finding, inputs) for finding in analysis.findings}
-    reported = [
-        (name, p)
-        for name, p in model.unnamed_judgements(part, cues, allowed, likely)
-        if name not in named
-    ]
-    if not reported and whole is not None:
-        best, p = next(iter(part.of_text(cues, allowed)), (None, 0.0))
-        # One that is too unlikely would be wrong more often than it tells something.
-        return [_whole(analysis, best)] if 2 * p * likely >= part.threshold else []
+    reported = model.unnamed_judgements(part, analysis, allowed)
+    if reported:
+        named = {category_of(analysis, finding, inputs) for finding in analysis.findings}
+        reported = [(name, p) for name, p in reported if name not in named]
     evidence = lookup.evidence(analysis, analysis.overall) if analysis.overall else ""
     evidence = evidence or analysis.text.strip()[: lookup.EVIDENCE_LIMIT]
     return [Unnamed(polarity, evidence, round(p, 3), name) for name, p in reported]

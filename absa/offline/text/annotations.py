@@ -191,6 +191,9 @@ class Analysis:
     #: The likeliest label of the text as a whole with its probability, in a language with a reader
     #: of labels.
     label: tuple[str, float] | None = None
+    #: How likely the encoder takes the text to judge something that it does not name: positively,
+    #: negatively, as neither. Empty in a language without an encoder.
+    unnamed: tuple[float, ...] = ()
     used_negators: frozenset[int] = field(default_factory=frozenset)
     #: Whether the models were trained on texts of this domain.
     knows_domain: bool = False
