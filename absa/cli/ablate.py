@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from absa.cli.options import (
-    ConcurrencyOption,
-    LimitOption,
-    RetryOption,
-    SetOption,
-    UsageError,
-    complain,
-    console,
-    print_json,
-    print_text,
-)
+from absa.cli import options
+from absa.cli.options import UsageError, complain, console, print_json, print_text
 
 if TYPE_CHECKING:
     from absa.ablate import Configuration
@@ -61,9 +52,9 @@ def ablate(
             help="Configurations: files, shipped names, lexicon, constant, analyser.",
         ),
     ] = None,
-    sets: SetOption = None,
-    limit: LimitOption = None,
-    concurrency: ConcurrencyOption = None,
+    sets: options.Set = None,
+    limit: options.Limit = None,
+    concurrency: options.Concurrency = None,
     debate: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Which configuration is the debate. Default: the first."),
@@ -112,7 +103,7 @@ def ablate(
             "--own-cache", help="Keep answers in DIR/answers.db instead of the shared cache."
         ),
     ] = False,
-    retry_failed: RetryOption = False,
+    retry_failed: options.RetryFailed = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print ablation.json.")] = False,
 ) -> None:
     """Compare configurations: does the debate help on your data?

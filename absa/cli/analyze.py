@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from absa.cli.options import (
-    ConfigOption,
-    DemosOption,
-    SetOption,
-    UsageError,
-    WiringOption,
-    complain,
-    console,
-    print_json,
-    print_text,
-    settings_from,
-)
+from absa.cli import options
+from absa.cli.options import UsageError, complain, console, print_json, print_text, settings_from
 from absa.nodes.morphemes import load_in_child_process
 
 if TYPE_CHECKING:
@@ -88,10 +78,10 @@ def analyze(
             "--verbose", "-v", help="Show the gate, the adoption and the rules, with their numbers."
         ),
     ] = False,
-    config: ConfigOption = None,
-    sets: SetOption = None,
-    wiring: WiringOption = None,
-    demos: DemosOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
+    wiring: options.Wiring = None,
+    demos: options.Demos = None,
 ) -> None:
     """Analyze texts, a file of texts, or what you type (-i).
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import ColumnOption, FormatOption, console, facts_table, print_json
+from absa.cli import options
+from absa.cli.options import console, facts_table, print_json
 from absa.cli.run import parse_columns
 from absa.show import printable
 
@@ -25,8 +26,8 @@ def data(
     other: Annotated[
         Path | None, typer.Option(metavar="FILE2", help="Count the texts that this file holds too.")
     ] = None,
-    data_format: FormatOption = None,
-    columns: ColumnOption = None,
+    data_format: options.Format = None,
+    columns: options.Column = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """Show what a data file holds.

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, console, print_json, settings_from
+from absa.cli import options
+from absa.cli.options import console, print_json, settings_from
 from absa.schemas.json_text import parse_json
 from absa.show import printable
 
@@ -43,8 +44,8 @@ Finding = dict[str, Any]
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-    config: ConfigOption = None,
-    sets: SetOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
 ) -> None:
     """Check the installation and whether the backend answers.
 

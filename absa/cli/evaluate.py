@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import RunArgument, complain, console, numbers_table, print_json
+from absa.cli import options
+from absa.cli.options import complain, console, numbers_table, print_json
 from absa.show import printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _BREAKDOWN = {
 
 
 def evaluate(
-    directory: RunArgument,
+    directory: options.RunDir,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json.")] = False,
 ) -> None:
     """Score a run against its gold annotations.

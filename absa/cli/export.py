@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import RunArgument, console
+from absa.cli import options
+from absa.cli.options import console
 from absa.show import printable
 
 
 def export_run(
-    run: RunArgument,
+    run: options.RunDir,
     to: Annotated[str, typer.Option(metavar="FORMAT", help="The format.")] = "csv",
     out: Annotated[
         Path | None,

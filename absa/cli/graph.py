@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, WiringOption, print_text, settings_from
+from absa.cli import options
+from absa.cli.options import print_text, settings_from
 
 
 class Format(StrEnum):
@@ -24,9 +25,9 @@ def graph(
         bool,
         typer.Option("--no-gate", help="Draw the override gate as one box, without its verdicts."),
     ] = False,
-    config: ConfigOption = None,
-    sets: SetOption = None,
-    wiring: WiringOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
+    wiring: options.Wiring = None,
 ) -> None:
     """Draw the graph of the settings.
 

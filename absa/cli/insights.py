@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from absa.cli.options import RunArgument, console, numbers_table, print_json
+from absa.cli import options
+from absa.cli.options import console, numbers_table, print_json
 from absa.show import printable
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ POLARITIES = ("positive", "negative", "neutral")
 
 
 def insights(
-    run: RunArgument,
+    run: options.RunDir,
     by: Annotated[
         str | None,
         typer.Option(

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import ConfigOption, SetOption, UsageError, WiringOption, settings_from
+from absa.cli import options
+from absa.cli.options import UsageError, settings_from
 
 
 def mcp(
@@ -19,9 +20,9 @@ def mcp(
             help="Serve HTTP on this port of the loopback interface instead.",
         ),
     ] = None,
-    config: ConfigOption = None,
-    sets: SetOption = None,
-    wiring: WiringOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
+    wiring: options.Wiring = None,
 ) -> None:
     """Serve the analysis as a tool to MCP clients.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from absa.schemas.settings import Settings
 
-ConfigOption = Annotated[
+Config = Annotated[
     str | None,
     typer.Option(
         "--config",
@@ -28,7 +28,7 @@ ConfigOption = Annotated[
         help="Settings: a YAML file, or the name of a shipped one such as abl_no_debate.",
     ),
 ]
-SetOption = Annotated[
+Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -36,7 +36,7 @@ SetOption = Annotated[
         help="Change one setting, for example pipeline.debate.rounds=2. May be repeated.",
     ),
 ]
-WiringOption = Annotated[
+Wiring = Annotated[
     str | None,
     typer.Option(
         "--wiring",
@@ -45,7 +45,7 @@ WiringOption = Annotated[
     ),
 ]
 
-DemosOption = Annotated[
+Demos = Annotated[
     Path | None,
     typer.Option(
         "--demos",
@@ -54,14 +54,14 @@ DemosOption = Annotated[
     ),
 ]
 DEMOS = 10
-RunArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The run directory.")]
-FormatOption = Annotated[
+RunDir = Annotated[Path, typer.Argument(metavar="DIR", help="The run directory.")]
+Format = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="NAME", help="Format of the data. Default: recognised by content."
     ),
 ]
-ColumnOption = Annotated[
+Column = Annotated[
     list[str] | None,
     typer.Option(
         "--column",
@@ -69,16 +69,16 @@ ColumnOption = Annotated[
         help="The column of a field, for example text=review. May be repeated.",
     ),
 ]
-LimitOption = Annotated[
+Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Only the first N samples. Default: all.")
 ]
-RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Analyze failed samples again.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Analyze failed samples again.")]
 
 # Far above any use, to guard against typing errors. The settings have the same limit, but are not
 # imported here, so that `absa --help` is fast.
 MAX_CONCURRENCY = 10_000
 MAX_WORKERS = 1_000
-ConcurrencyOption = Annotated[
+Concurrency = Annotated[
     int | None,
     typer.Option(
         min=1,

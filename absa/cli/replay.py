@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import (
-    ConfigOption,
-    RunArgument,
-    SetOption,
-    UsageError,
-    complain,
-    console,
-    print_json,
-    print_text,
-)
+from absa.cli import options
+from absa.cli.options import UsageError, complain, console, print_json, print_text
 
 if TYPE_CHECKING:
     from absa.runs import RunReport
 
 
 def replay(
-    directory: RunArgument,
+    directory: options.RunDir,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR2", help="The new run directory.")
     ],
-    config: ConfigOption = None,
-    sets: SetOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Apply other rules or thresholds to recorded answers.

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import (
-    RunArgument,
-    UsageError,
-    console,
-    facts_table,
-    print_json,
-    print_text,
-)
+from absa.cli import options
+from absa.cli.options import UsageError, console, facts_table, print_json, print_text
 from absa.show import printable
 
 if TYPE_CHECKING:
@@ -29,7 +23,7 @@ _LABEL_KEYS = {**_POLARITY_KEYS, "m": "mixed"}
 
 
 def review(
-    directory: RunArgument,
+    directory: options.RunDir,
     everything: Annotated[
         bool, typer.Option("--all", help="Show all texts, not only doubtful ones.")
     ] = False,

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from absa.cli import options
 from absa.cli.options import (
     MAX_WORKERS,
-    ColumnOption,
-    ConcurrencyOption,
-    ConfigOption,
-    DemosOption,
-    FormatOption,
-    LimitOption,
-    RetryOption,
-    SetOption,
     UsageError,
-    WiringOption,
     complain,
     print_json,
     print_text,
@@ -55,19 +47,19 @@ def run(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", file_okay=False, help="The run directory.")
     ],
-    config: ConfigOption = None,
-    sets: SetOption = None,
-    wiring: WiringOption = None,
-    demos: DemosOption = None,
-    limit: LimitOption = None,
-    concurrency: ConcurrencyOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
+    wiring: options.Wiring = None,
+    demos: options.Demos = None,
+    limit: options.Limit = None,
+    concurrency: options.Concurrency = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="1,2,3", help="Repeat the run with these seeds.")
     ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Do not use the answer cache that runs share.")
     ] = False,
-    retry_failed: RetryOption = False,
+    retry_failed: options.RetryFailed = False,
     fail_on_error: Annotated[
         str,
         typer.Option(
@@ -96,8 +88,8 @@ def run(
             help="Judge the aspects of the gold instead of searching for aspects.",
         ),
     ] = False,
-    data_format: FormatOption = None,
-    columns: ColumnOption = None,
+    data_format: options.Format = None,
+    columns: options.Column = None,
     engine: Annotated[
         Engine, typer.Option(help="local: this process; dask: worker processes, here or elsewhere.")
     ] = Engine.local,

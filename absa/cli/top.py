@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import RunArgument, console, print_text
+from absa.cli import options
+from absa.cli.options import console, print_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,7 +28,7 @@ _STATES = {
 
 
 def top(
-    directory: RunArgument,
+    directory: options.RunDir,
     once: Annotated[bool, typer.Option("--once", help="Print the present state and exit.")] = False,
 ) -> None:
     """Watch the progress of a run from another terminal.

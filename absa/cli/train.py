@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import (
-    ColumnOption,
-    FormatOption,
-    UsageError,
-    complain,
-    console,
-    print_text,
-)
+from absa.cli import options
+from absa.cli.options import UsageError, complain, console, print_text
 from absa.cli.run import parse_columns
 
 if TYPE_CHECKING:
@@ -50,8 +44,8 @@ def train(
         Path | None,
         typer.Option(metavar="FILE", help="Score on these texts instead of a tenth of DATA."),
     ] = None,
-    data_format: FormatOption = None,
-    columns: ColumnOption = None,
+    data_format: options.Format = None,
+    columns: options.Column = None,
 ) -> None:
     """Train the offline analyzer on labels or on a model's answers.
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from absa.cli.options import RunArgument, UsageError, console, numbers_table, print_json
+from absa.cli import options
+from absa.cli.options import UsageError, console, numbers_table, print_json
 from absa.show import printable
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ SHOWN = 10
 
 
 def verify(
-    directory: RunArgument,
+    directory: options.RunDir,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The data file, if it was moved since the run."),

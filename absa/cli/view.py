@@ -8,14 +8,8 @@ from typing import Annotated
 
 import typer
 
-from absa.cli.options import (
-    ConfigOption,
-    SetOption,
-    UsageError,
-    WiringOption,
-    print_text,
-    settings_from,
-)
+from absa.cli import options
+from absa.cli.options import UsageError, print_text, settings_from
 
 DEFAULT_PORT = 8484
 
@@ -32,9 +26,9 @@ def view(
     browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = False,
-    config: ConfigOption = None,
-    sets: SetOption = None,
-    wiring: WiringOption = None,
+    config: options.Config = None,
+    sets: options.Set = None,
+    wiring: options.Wiring = None,
 ) -> None:
     """Open a local page to watch the agents and browse runs.
 
