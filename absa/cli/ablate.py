@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from absa.ablate.constant import Constant
     from absa.ablate.sweep import Point
     from absa.ablate.tables import Table
+    from absa.runs import RunPlan
 
 
 class ManyConfigs(TyperCommand):
@@ -79,15 +81,11 @@ def ablate(
     ] = None,
     replay_variants: Annotated[
         bool,
-        typer.Option(
-            "--replay-variants", help="Also try the shipped variants of gate and Moderator."
-        ),
+        typer.Option("--replay-variants", help="Try shipped gate and Moderator variants too."),
     ] = False,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="RUN", help="Sweep this recorded run instead of the debate's."
-        ),
+        typer.Option("--from", metavar="RUN", help="Sweep this run, not the debate's."),
     ] = None,
     fitting: Annotated[
         bool,
@@ -99,9 +97,7 @@ def ablate(
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap.")] = 0,
     own_cache: Annotated[
         bool,
-        typer.Option(
-            "--own-cache", help="Keep answers in DIR/answers.db instead of the shared cache."
-        ),
+        typer.Option("--own-cache", help="Store answers in DIR, not in the shared cache."),
     ] = False,
     retry_failed: options.RetryFailed = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print ablation.json.")] = False,
@@ -117,7 +113,7 @@ def ablate(
     from absa.ablate.configurations import roles
     from absa.ablate.sweep import grid, variants
     from absa.metrics import GoldError
-    from absa.runs import RunError
+    from absa.runs import RunError, RunPlan
 
     if fitting:
         _fit(source, data, out, seed, as_json=as_json)
@@ -135,9 +131,15 @@ def ablate(
             chosen, constant, notes = _configurations(configs, sets, train)
             who = roles(chosen, debate, baseline, vote)
             _require_gold(data, limit)
-            failed = _run_all(
-                chosen, data, out, limit, concurrency, own_cache, retry_failed=retry_failed
+            make_plan = partial(
+                RunPlan,
+                data=data,
+                limit=limit,
+                concurrency=concurrency,
+                cache_path=out / "answers.db" if own_cache else None,
+                retry_failed=retry_failed,
             )
+            failed = _run_all(chosen, out, make_plan)
             with console(stderr=True).status("comparing…"):
                 results = study(Study(out, chosen, who, constant, seed=seed, notes=notes))
             source = source or out / who.debate
@@ -212,19 +214,9 @@ def _require_gold(data: Path, limit: int | None) -> None:
         raise AblationError(f"{data}: fewer than two samples have gold aspects to score by")
 
 
-def _run_all(
-    chosen: Sequence[Configuration],
-    data: Path,
-    out: Path,
-    limit: int | None,
-    concurrency: int | None,
-    own_cache: bool,
-    *,
-    retry_failed: bool,
-) -> bool:
+def _run_all(chosen: Sequence[Configuration], out: Path, make_plan: Callable[..., RunPlan]) -> bool:
     """Run every configuration; return whether some samples failed."""
     from absa.cli.run import carry_out
-    from absa.runs import RunPlan
     from absa.runs.plan import SAME_COMMAND
 
     failed = False
@@ -232,17 +224,7 @@ def _run_all(
         if one.settings is None:
             continue
         console(stderr=True).print(one.name, style="bold")
-        report = carry_out(
-            RunPlan(
-                data=data,
-                out=out / one.name,
-                settings=one.settings,
-                limit=limit,
-                concurrency=concurrency,
-                cache_path=out / "answers.db" if own_cache else None,
-                retry_failed=retry_failed,
-            )
-        )
+        report = carry_out(make_plan(out=out / one.name, settings=one.settings))
         if report.status != "finished":
             complain(
                 f"{one.name}: {report.stopped_because or 'stopped'}; nothing is compared yet; "
@@ -275,10 +257,10 @@ def _show(results: Mapping[str, Any], out: Path, written: Sequence[str]) -> None
 
     screen = console()
     for table in tables(results, brief=True):
-        screen.print(Text(table.title, "bold"))
+        screen.print(table.title, style="bold")
         screen.print(_rich(table))
         if table.note:
-            screen.print(Text(table.note, "dim"))
+            screen.print(table.note, style="dim")
         screen.print()
     for note in results.get("notes", ()):
         screen.print(Text.assemble(("note ", "bold"), note))

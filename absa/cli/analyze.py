@@ -54,9 +54,7 @@ def analyze(
     ] = None,
     interactive: Annotated[
         bool,
-        typer.Option(
-            "--interactive", "-i", help="Ask for texts on the terminal; models stay loaded."
-        ),
+        typer.Option("--interactive", "-i", help="Ask for texts; models stay loaded."),
     ] = False,
     lang: Annotated[
         str | None,
@@ -74,9 +72,7 @@ def analyze(
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option(
-            "--verbose", "-v", help="Show the gate, the adoption and the rules, with their numbers."
-        ),
+        typer.Option("--verbose", "-v", help="Show gate, adoption and rules with numbers."),
     ] = False,
     config: options.Config = None,
     sets: options.Set = None,

@@ -17,9 +17,7 @@ def export_run(
     to: Annotated[str, typer.Option(metavar="FORMAT", help="The format.")] = "csv",
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="The file to write. Default: DIR with the format's ending."
-        ),
+        typer.Option(metavar="FILE", help="The file. Default: DIR-FORMAT.SUFFIX."),
     ] = None,
 ) -> None:
     """Write the results of a run in another format.

@@ -68,9 +68,7 @@ def run(
     ] = "none",
     budget_usd: Annotated[
         float | None,
-        typer.Option(
-            min=0, metavar="USD", help="Stop after spending this many US dollars; resumable."
-        ),
+        typer.Option(min=0, metavar="USD", help="Stop after this many US dollars."),
     ] = None,
     budget_tokens: Annotated[
         int | None,
@@ -83,10 +81,7 @@ def run(
     ] = None,
     given_aspects: Annotated[
         bool,
-        typer.Option(
-            "--given-aspects",
-            help="Judge the aspects of the gold instead of searching for aspects.",
-        ),
+        typer.Option("--given-aspects", help="Judge the gold's aspects; search for none."),
     ] = False,
     data_format: options.Format = None,
     columns: options.Column = None,
@@ -95,9 +90,7 @@ def run(
     ] = Engine.local,
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS", help="A running Dask scheduler. Default: start workers here."
-        ),
+        typer.Option(metavar="ADDRESS", help="Dask scheduler. Default: start one here."),
     ] = None,
     workers: Annotated[
         int | None,

@@ -28,9 +28,7 @@ def train(
     ] = None,
     from_run: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN", help="Learn from the results of this run. Its gold, if any, is not used."
-        ),
+        typer.Option(metavar="RUN", help="Learn from a run's results, not its gold."),
     ] = None,
     min_confidence: Annotated[
         float | None,

@@ -73,6 +73,12 @@ def table(heads: Iterable[object], rows: Iterable[Markup], class_: str) -> Marku
     return el("table", el("thead", head), el("tbody", list(rows)), class_=class_)
 
 
+def row(name: object, cells: Iterable[object], class_: str | None = None) -> Markup:
+    """A row of a table: its heading, and a cell for each value."""
+    head = el("th", name, scope="row")
+    return el("tr", head, [el("td", cell) for cell in cells], class_=class_)
+
+
 def scroll(content: Markup, *below: object) -> Markup:
     """A wide part, which scrolls on a narrow screen and by the keyboard."""
     return el("div", content, *below, class_="scroll", tabindex="0")

@@ -12,7 +12,7 @@ from absa.insights import Insights
 from absa.report import words
 from absa.report.charts import Bar, bars, percent, reliability
 from absa.report.ledger import ledger
-from absa.report.markup import Markup, card, el, items, quiet, scroll, table, tile
+from absa.report.markup import Markup, card, el, items, quiet, row, scroll, table, tile
 from absa.report.people import people
 from absa.report.reading import ReportedRun
 from absa.report.scores import Headline
@@ -223,15 +223,11 @@ def _headline_table(runs: Sequence[RunSummary]) -> Markup:
         " on it first.",
         class_="hint",
     )
-    cells = [
-        el(
-            "tr",
-            el("th", name, scope="row"),
-            [el("td", el("b", value), el("small", note)) for value, note in values],
-        )
+    lines = [
+        row(name, [(el("b", value), el("small", note)) for value, note in values])
         for name, values in rows.items()
     ]
-    numbers = table(["", *(run.name for run in runs)], cells, "side")
+    numbers = table(["", *(run.name for run in runs)], lines, "side")
     return card("At a glance", None, scroll(numbers), hint if missing else None)
 
 
@@ -290,19 +286,16 @@ def _fix_break(run: RunSummary) -> Markup:
 
 
 def _outcomes(name: str, key: str, counts: Counter[str], run: RunSummary) -> Markup:
-    head = el("th", name, scope="row")
     if not counts:
-        return el("tr", head, el("td", "no gold annotations", colspan=5))
+        return el("tr", el("th", name, scope="row"), el("td", "no gold annotations", colspan=5))
     cells = [
-        el(
-            "td",
+        (
             el("a", f"{counts[code]:,}", href=run.href(**{key: code})) if counts[code] else "0",
             el("small", percent(counts[code], counts.total())),
         )
         for code in OUTCOMES
     ]
-    gain = _signed(counts["fix"] - counts["break"], 0)
-    return el("tr", head, cells, el("td", el("b", gain)))
+    return row(name, [*cells, el("b", _signed(counts["fix"] - counts["break"], 0))])
 
 
 def _conflict(run: RunSummary) -> Markup:
@@ -576,8 +569,7 @@ def _settings(runs: Sequence[RunSummary]) -> Markup:
     rows = []
     for name in dict.fromkeys(name for facts_of_run in facts for name in facts_of_run):
         values = [facts_of_run.get(name, "–") for facts_of_run in facts]
-        cells = [el("th", name, scope="row"), *(el("td", value) for value in values)]
-        rows.append(el("tr", cells, class_="differs" if len(set(values)) > 1 else None))
+        rows.append(row(name, values, "differs" if len(set(values)) > 1 else None))
     heads = ["", *(run.name for run in runs)]
     return card("Settings and origin", None, scroll(table(heads, rows, "side plain")))
 

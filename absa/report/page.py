@@ -23,7 +23,6 @@ from absa.report.people import filters
 from absa.report.reading import ReportedRun, read_runs
 from absa.report.samples import detail, failed_detail, failed_row, index_row
 from absa.report.scores import headline
-from absa.schemas.verdicts import CONFIRMS, OVERRIDES, SKIPS
 from absa.scorecard import VERSION
 
 CHUNK = 50
@@ -200,7 +199,6 @@ def _top(total: int) -> Markup:
 
 
 def _about(runs: Sequence[RunSummary]) -> dict[str, Any]:
-    adoption = {key for run in runs for key in run.tally.adoption}
     return {
         "chunk": CHUNK,
         "runs": [
@@ -212,8 +210,5 @@ def _about(runs: Sequence[RunSummary]) -> dict[str, Any]:
             }
             for run in runs
         ],
-        "gate": words.GATE,
-        "gate_order": [*OVERRIDES, *CONFIRMS, *SKIPS],
-        "adopt": {f"{d}:{r}": words.adoption_name(d, r) for d, r in sorted(adoption)},
-        "outcomes": words.OUTCOMES,
+        **words.names(),
     }

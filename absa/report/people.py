@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from absa.insights import Insights, Topic
 from absa.report.charts import percent
-from absa.report.markup import Markup, card, el, quiet, scroll, table
+from absa.report.markup import Markup, card, el, quiet, row, scroll, table
 from absa.schemas.answers import POLARITIES
 from absa.show import NOT_NAMED
 
@@ -137,19 +137,13 @@ def _topics(insights: Insights, run: int) -> Markup:
 def _row(topic: Topic, run: int, judged: int) -> Markup:
     others = [n for n, _ in topic.names.most_common(5) if n != topic.name]
     name = topic.name if topic.name != NOT_NAMED else "the text as a whole"
-    return el(
-        "tr",
-        el("th", name, el("small", ", ".join(others)) if others else None, scope="row"),
-        [
-            el("td", el("a", f"{topic.count(p):,}", href=_href(topic, run, p)))
-            if topic.count(p)
-            else el("td", "0")
-            for p in POLARITIES
-        ],
-        el("td", _split(topic)),
-        el("td", percent(topic.count("negative"), topic.total)),
-        el("td", percent(topic.total, judged)),
-    )
+    counts = [
+        el("a", f"{topic.count(p):,}", href=_href(topic, run, p)) if topic.count(p) else "0"
+        for p in POLARITIES
+    ]
+    shares = [percent(topic.count("negative"), topic.total), percent(topic.total, judged)]
+    names = el("small", ", ".join(others)) if others else None
+    return row((name, names), [*counts, _split(topic), *shares])
 
 
 def _split(topic: Topic) -> Markup:

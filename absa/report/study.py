@@ -371,14 +371,15 @@ def _case(study: StudyNumbers, case: Case) -> Markup:
     rows = [("gold", case.gold, None)] + [
         (name, case.tuples[name], case.is_right[name]) for name in study.names
     ]
+    marks = {True: "✓", False: "✕", None: None}
     cells = [
         el(
             "tr",
             el("th", name, scope="row"),
             el("td", _pairs(pairs, case.lang)),
-            el("td", None if right is None else "✓" if right else "✕", class_="mark"),
+            el("td", marks[is_right], class_="mark"),
         )
-        for name, pairs, right in rows
+        for name, pairs, is_right in rows
     ]
     return el(
         "details",

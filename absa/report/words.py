@@ -5,8 +5,10 @@ The sentences about one sample are in `absa.show`. A code without a name is show
 
 from __future__ import annotations
 
+from typing import Any
+
 from absa.nodes.override_gate import conditions
-from absa.schemas.verdicts import VERDICTS
+from absa.schemas.verdicts import CONFIRMS, OVERRIDES, SKIPS, VERDICTS
 
 GATE: dict[str, str] = {code: facts.name for code, facts in VERDICTS.items()}
 ADOPTED = {
@@ -78,11 +80,16 @@ def adoption_name(decision: str, reason: str) -> str:
     return NOT_ADOPTED.get(reason) or f"Gate: {_lower(GATE.get(reason, reason))}"
 
 
-def adoption_names() -> dict[str, str]:
-    """The names of all decisions, by decision and reason."""
+def names() -> dict[str, Any]:
+    """The names that the script of the page looks up."""
     refused = [*NOT_ADOPTED, *GATE]
     codes = [("adopted", r) for r in ADOPTED] + [("not_adopted", r) for r in refused]
-    return {f"{d}:{r}": adoption_name(d, r) for d, r in codes}
+    return {
+        "gate": GATE,
+        "gate_order": [*OVERRIDES, *CONFIRMS, *SKIPS],
+        "adopt": {f"{d}:{r}": adoption_name(d, r) for d, r in codes},
+        "outcomes": OUTCOMES,
+    }
 
 
 def _lower(text: str) -> str:

@@ -96,16 +96,12 @@ class PageApi:
     def about(self, parameters: Json, body: Json) -> Json:
         """The data with which the page begins."""
         from absa.report import words
-        from absa.schemas.verdicts import CONFIRMS, OVERRIDES, SKIPS
         from absa.view import choices
 
         backend = self.settings.backend
         return {
             "runs": self.runs(parameters, body),
-            "gate": words.GATE,
-            "gate_order": [*OVERRIDES, *CONFIRMS, *SKIPS],
-            "adopt": words.adoption_names(),
-            "outcomes": words.OUTCOMES,
+            **words.names(),
             "controls": choices.controls(),
             "values": choices.values(self.settings),
             "protocols": choices.PROTOCOLS,
