@@ -254,6 +254,8 @@ def _mean(values: Sequence[float], default: float) -> float:
     return sum(values) / len(values) if values else default
 
 
+_NODE_WEIGHT = 10_000.0
+
 # Columns ----------------------------------------------------------------------------------------
 
 
@@ -291,36 +293,25 @@ def _spread(
     reach: Mapping[str, Reach],
     gap: float,
 ) -> dict[str, float]:
-    """Places as near to the wanted ones as order and distances allow (pooling violators).
+    """The positions nearest to the wanted ones that order and distances allow.
 
     A node counts for more than a bend: edges make way for the nodes.
     """
     offsets = [0.0]
     for one, other in pairwise(layer):
         offsets.append(offsets[-1] + reach[one].right + gap + reach[other].left)
-    pools: list[_Pool] = []
+    # Pools of neighbours that would overlap otherwise: position, weight and number of items.
+    pools: list[tuple[float, float, int]] = []
     for key, offset in zip(layer, offsets, strict=False):
-        pools.append(_Pool(wanted[key] - offset, 1 if plan.is_bend(key) else _NODE_WEIGHT, 1))
-        while len(pools) > 1 and pools[-2].place > pools[-1].place:
-            pools[-2:] = [pools[-2].joined(pools[-1])]
-    starts = [pool.place for pool in pools for _ in range(pool.size)]
+        place, weight, size = wanted[key] - offset, 1.0 if plan.is_bend(key) else _NODE_WEIGHT, 1
+        while pools and pools[-1][0] > place:
+            previous, previous_weight, previous_size = pools.pop()
+            total = previous_weight + weight
+            place = (previous * previous_weight + place * weight) / total
+            weight, size = total, previous_size + size
+        pools.append((place, weight, size))
+    starts = [place for place, _, size in pools for _ in range(size)]
     return {k: start + off for k, start, off in zip(layer, starts, offsets, strict=False)}
-
-
-_NODE_WEIGHT = 10_000
-
-
-class _Pool(NamedTuple):
-    """Neighbours that would overlap and so share one place."""
-
-    place: float
-    weight: float
-    size: int
-
-    def joined(self, other: _Pool) -> _Pool:
-        weight = self.weight + other.weight
-        place = (self.place * self.weight + other.place * other.weight) / weight
-        return _Pool(place, weight, self.size + other.size)
 
 
 def _buses(part: Sequence[Segment]) -> list[list[Segment]]:
