@@ -256,6 +256,16 @@ def test_the_graph_is_drawn_in_the_page_with_the_edges_of_the_settings(
     assert page.locator(".drawing .agent rect").first.evaluate(fill) == "rgb(221, 244, 255)"
 
 
+def test_the_graph_of_a_protocol_that_needs_a_model_is_drawn(debate: Path, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(debate, tmp_path / "selective")
+    manifest = json.loads((run_dir / "manifest.json").read_text("utf-8"))
+    manifest["settings"]["pipeline"]["protocol"] = "selective"
+    manifest["settings"]["backend"].update(kind="openai", model="small")
+    (run_dir / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    path = write_report([run_dir], tmp_path / "r.html").path
+    assert 'data-node="extract"' in path.read_text(encoding="utf-8")
+
+
 def test_a_bar_leads_to_its_samples(page_file: Path, open_page: Open) -> None:
     page = open_page(page_file)
     page.get_by_role("link", name="Override: polarity changed").click()
