@@ -254,10 +254,13 @@ def reviews(output: FinalOutput) -> list[str]:
     for entry in meta.correction_applied_log:
         changed = entry.applied and _tuples(entry.before) != _tuples(entry.after)
         if changed and entry.source != show.OVERRIDE:
-            event = show.correction_event(entry, adopted)
-            why = _NOT_ADOPTED.get(meta.adopt_reason, "Stage 2 was not adopted")
-            stands = event.kind == "changed"
-            lines.append(f"{event}" + ("" if stands else f" → not adopted: {why}"))
+            # The sources at the end of the reason are shown by `absa analyze -v` only.
+            reason = (entry.reason or "").removesuffix(f"[{entry.provenance}]").strip()
+            brief = entry.model_copy(update={"reason": reason or None})
+            event = show.correction_event(brief, adopted)
+            why = _NOT_ADOPTED.get(meta.adopt_reason)
+            is_explained = event.kind == "set aside" and why
+            lines.append(f"{event}" + (f" ({why})" if is_explained else ""))
     return lines
 
 

@@ -57,6 +57,15 @@ _WISH = {
     "add": "add it",
     "set_category": "set its category",
 }
+_PAST = {
+    "drop": "dropped",
+    "change": "changed",
+    "add": "added",
+    "move": "moved",
+    "make": "made",
+    "set": "set",
+}
+NOT_USED = "because Stage 2 was not adopted"
 _REFUSED = {
     "no_change": "it would have no effect",
     "target_not_found": "the aspect or sentiment does not exist",
@@ -337,42 +346,50 @@ def correction_event(entry: Correction, adopted: bool) -> Event:
         wish = _WISH.get(entry.proposal_type.lower(), printable(entry.proposal_type))
         why = _REFUSED.get(entry.reason or "", printable(entry.reason or "no reason given"))
         return Event("refused", aspect, f"{who} wanted to {wish}, but {why}")
+    changes = _changes(entry.before, entry.after)
     reason = printable(entry.reason or "").strip()
-    text = f"{who} {_change(entry.before, entry.after)}" + (f" ({reason})" if reason else "")
-    stands = adopted or entry.source == PERSON
-    return Event("changed" if stands else "set aside", aspect, text)
+    detail = f" ({reason})" if reason else ""
+    if adopted or entry.source == PERSON:
+        return Event("changed", aspect, f"{who} {_past(changes)}{detail}")
+    wish = " and ".join(f"{verb} {what}" for verb, what in changes)
+    return Event("set aside", aspect, f"{who} wanted to {wish}{detail}; not used, {NOT_USED}")
 
 
 def _categories(sentiments: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(s["category"] for s in sentiments if s.get("category")))
 
 
-def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+def _past(changes: Iterable[tuple[str, str]]) -> str:
+    """The changes as facts, such as: moved it to "hot food" and dropped its sentiment."""
+    return " and ".join(f"{_PAST[verb]} {what}" for verb, what in changes)
+
+
+def _changes(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> list[tuple[str, str]]:
+    """What a correction does: verbs with their objects."""
     if after is None:
-        return "dropped it"
+        return [("drop", "it")]
     if "label" in after:
-        return f"changed the label from {(before or {}).get('label')} to {after['label']}"
+        return [("change", f"the label from {(before or {}).get('label')} to {after['label']}")]
     new = after["sentiments"]
     if before is None:
-        return f"added it as {_polarities(new)}" if new else "added it"
+        return [("add", f"it as {_polarities(new)}" if new else "it")]
     old = before["sentiments"]
     parts = []
     if (before["aspect_term"], before["span"]) != (after["aspect_term"], after["span"]):
-        parts.append(f"moved it to {quoted(after['aspect_term'])}")
+        parts.append(("move", f"it to {quoted(after['aspect_term'])}"))
     if not new and old:
-        parts.append("dropped its sentiment")
+        parts.append(("drop", "its sentiment"))
     elif _polarities(old) != _polarities(new):
-        parts.append(
-            f"changed {_polarities(old)} to {_polarities(new)}"
-            if old
-            else f"made it {_polarities(new)}"
-        )
+        change = ("change", f"{_polarities(old)} to {_polarities(new)}")
+        parts.append(change if old else ("make", f"it {_polarities(new)}"))
     elif _categories(old) != _categories(new):
-        parts.append(f"set its category to {printable(' and '.join(_categories(new)))}")
+        parts.append(("set", f"its category to {printable(' and '.join(_categories(new)))}"))
     elif not parts:
         confidences = (" and ".join(f"{s['confidence']:.2f}" for s in each) for each in (old, new))
-        parts.append("changed its confidence from {} to {}".format(*confidences))
-    return " and ".join(parts)
+        parts.append(("change", "its confidence from {} to {}".format(*confidences)))
+    return parts
 
 
 def _polarities(sentiments: list[Mapping[str, Any]]) -> str:
@@ -384,6 +401,9 @@ def _gate(record: GateRecord, output: FinalOutput, settings: OverrideSettings) -
     aspect = printable(record.aspect)
     if record.verdict == "already_confident":
         return Event("agreed", aspect, why)
+    polarities = {t.polarity for t in output.final_result.stage2_tuples if t.name == record.aspect}
+    if polarities == {record.target}:
+        return Event("refused", aspect, f"not confirmed as {record.target}: {why}")
     wish = f" to {record.target}" if record.target else ""
     return Event("refused", aspect, f"no override{wish}: {why}")
 

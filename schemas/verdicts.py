@@ -117,7 +117,8 @@ VERDICTS: dict[Verdict, VerdictFacts] = {
         "8",
         "a negation, contrast, mismatch or irony risk",
         "Structural risk, gate is conservative",
-        "the Validator saw a risk ({risks}), and then the gate allows no override",
+        "the Validator saw a risk ({risks}), and with such a risk the gate changes nothing "
+        "(l3_conservative)",
         "no structural risk stands in the way",
         _CONFLICT,
         "conflict",

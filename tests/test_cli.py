@@ -561,8 +561,16 @@ def test_skips_of_the_gate_are_explained_with_their_numbers(text: str) -> None:
         "no override: the debate said nothing positive or negative about it"
     )
     assert gate_line(text, **LOUD, validator=validator(risk("NEGATION_SCOPE"))).endswith(
-        "the Validator saw a risk (negation scope), and then the gate allows no override"
+        "the Validator saw a risk (negation scope), and with such a risk the gate changes nothing "
+        "(l3_conservative)"
     )
+    agreeing = gate_line(
+        text,
+        **LOUD,
+        atsa=atsa(("food", "negative", "bad", 0.9)),
+        validator=validator(risk("NEGATION_SCOPE")),
+    )
+    assert agreeing.startswith("refused: food: not confirmed as negative: the Validator saw a risk")
     assert gate_line(text, **LOUD, atsa_review=atsa_review(("food", "drop"))).endswith(
         "a review removed it or its sentiment, so the agents disagree about what to do"
     )
@@ -662,7 +670,9 @@ def test_changes_of_an_unadopted_stage_2_are_set_aside(text: str) -> None:
         ),
         lang="en",
     )
-    assert events(output)[0].startswith("set aside: food: ATSA's review changed negative")
+    assert events(output)[0].startswith(
+        "set aside: food: ATSA's review wanted to change negative to positive"
+    )
     assert show.origin(output.final_result.final_aspects[0], output) == "Stage 1"
     assert show.adoption(output, OverrideSettings()) == (
         "Stage 1's result stands: Stage 2 was blocked, since it is not what the debate agreed on"

@@ -59,6 +59,6 @@ def test_commands_of_the_tutorial(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "36 of 36 samples analysed" in done.stdout
+    assert "36 of 36 samples analyzed" in done.stdout
     assert "no difference shown at this size" in done.stdout or "helps" in done.stdout
     assert (tmp_path / "runs/shop.html").stat().st_size > 10_000

@@ -39,9 +39,41 @@ def test_a_run_counts_texts_in_languages_that_are_not_read(
     data.write_text("text\nThe food is good.\nLe service était affreux.\n", encoding="utf-8")
     out = tmp_path / "run"
     assert absa(["run", str(data), "--out", str(out)]) == 0
-    assert "1 text seems to be in French" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "1 text seems to be in French" in shown.err and "found nothing in it;" in shown.err
+    assert "--set backend.kind=openai --set backend.model=NAME" in shown.err
+    assert (
+        "1 of 2 samples analyzed, 1 not read (French; recorded as neutral 0.00), 0 failed"
+        in shown.out
+    )
     counts = json.loads((out / "manifest.json").read_text("utf-8"))["counts"]
     assert counts["unread_languages"] == {"French": 1}
+
+
+def test_a_path_that_is_not_a_run_gets_the_same_message_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "outputs.jsonl"
+    file.write_text("{}\n", encoding="utf-8")
+    runs = tmp_path / "runs"
+    for name in ("first", "labelled"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "manifest.json").write_text("{}", encoding="utf-8")
+    page = str(tmp_path / "report.html")
+    for command in (["insights"], ["evaluate"], ["top"], ["review"], ["report", "-o", page]):
+        assert absa([*command, str(file)]) == 2
+        expected = f"{file} is not a run directory (absa run --out makes one)"
+        assert expected in capsys.readouterr().err, command
+        assert absa([*command, str(runs)]) == 2
+        expected = f"{runs} is not a run directory; name one of the runs inside it: first, labelled"
+        assert expected in capsys.readouterr().err, command
+
+
+def test_demos_for_the_offline_analyzer_get_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert absa(["analyze", "The food is good.", "--demos", str(HOTELS)]) == 0
+    assert "--demos has no effect" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("trained", "warned"), [(0.4, True), (0.6, False)])

@@ -156,7 +156,7 @@ def test_a_memory_that_is_damaged_ends_the_run_and_the_run_goes_on_without_the_d
     assert complaints[0].startswith(f"absa: {file}")
     file.unlink()
     assert command_line(run) == 0
-    assert "3 of 3 samples analysed, 0 failed" in capsys.readouterr().out
+    assert "3 of 3 samples analyzed, 0 failed" in capsys.readouterr().out
 
 
 # Bounds --------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_a_row_of_the_data_is_a_bad_line(
     data = tmp_path / "data.jsonl"
     data.write_text(f'{{"text": "Good soup."}}\n{{"text": "x", "meta": {nested(depth)}}}\n')
     assert command_line(["run", str(data), "--out", str(tmp_path / "out")]) == 1
-    assert "1 of 1 samples analysed, 0 failed, 1 unreadable lines" in capsys.readouterr().out
+    assert "1 of 1 samples analyzed, 0 failed, 1 unreadable line " in capsys.readouterr().out
     assert f"more than {MAX_DEPTH} levels" in (tmp_path / "out" / "errors.jsonl").read_text()
 
 

@@ -128,6 +128,9 @@ def test_reviews_are_shown_where_they_changed_a_tuple_adopted_or_not():
             validator_review=validator("OTHER"),
         )
     )
-    assert line.endswith("→ not adopted: too little evidence for the change")
+    assert line == (
+        "soup: ATSA's review wanted to change positive to negative; not used, because Stage 2 was "
+        "not adopted (too little evidence for the change)"
+    )
     surer = {"atsa_review": atsa_review(("soup", "maintain", "positive", 0.95))}
     assert outcome.reviews(decided(SOUP, **surer)) == []

@@ -236,7 +236,7 @@ def test_the_overview_counts_what_the_run_did(page_file: Path, open_page: Open) 
     page = open_page(page_file)
     text = " ".join(page.locator("main").inner_text().split())
     assert "65 samples" in text
-    assert "1 failed · 1 unreadable lines" in text
+    assert "1 failed · 1 unreadable line" in text
     assert "1 fixed, 1 broke" in text
     assert "Override: polarity changed 2" in text
     assert "line 67 of the data" in text

@@ -24,7 +24,7 @@ SHOWN = {
         "override_gate",
         "<Graph absa: ",
         "judge",
-        "36 of 36 samples analysed",
+        "36 of 36 samples analyzed",
         "in their words",
     ],
     "did-the-debate-help.ipynb": [

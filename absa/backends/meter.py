@@ -117,7 +117,9 @@ class Meter:
             which = ", ".join(self._unpriced) or "a model that was asked"
             raise StopRun(
                 f"--budget-usd cannot be kept: the price of {which} is not known",
-                "add the price to your own price file (ABSA_PRICES) and start again",
+                'write {"MODEL": {"input": 0.1, "output": 0.4}}, in US dollars per million tokens, '
+                "to a file, set ABSA_PRICES=FILE and start again; or use --budget-tokens or "
+                "--budget-calls",
             )
         if spent.cost_usd >= budget.usd:
             raise StopRun(f"--budget-usd {budget.usd:g} is spent (${spent.cost_usd:.4f})")

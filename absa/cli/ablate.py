@@ -51,7 +51,8 @@ def ablate(
         list[str] | None,
         typer.Option(
             metavar="A B …",
-            help="Configurations: files, shipped names, lexicon, constant, analyser.",
+            help="Configurations: files, shipped names, lexicon, constant, analyser. Default: "
+            "default, the five abl_*, baseline_single, baseline_vote.",
         ),
     ] = None,
     sets: options.Set = None,
@@ -59,13 +60,28 @@ def ablate(
     concurrency: options.Concurrency = None,
     debate: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which configuration is the debate. Default: the first."),
+        typer.Option(
+            metavar="NAME",
+            help="Which configuration is the debate. Default: `default` if compared, else the "
+            "first that holds a debate.",
+        ),
     ] = None,
     baseline: Annotated[
-        str, typer.Option(metavar="NAME", help="Which configuration is the single call.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which configuration is the single call. Default: the first with protocol single.",
+            show_default=False,
+        ),
     ] = "single",
     vote: Annotated[
-        str, typer.Option(metavar="NAME", help="Which configuration is the vote at equal cost.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which configuration is the vote at equal cost. Default: the first with protocol "
+            "vote.",
+            show_default=False,
+        ),
     ] = "vote",
     train: Annotated[
         Path | None,
@@ -91,7 +107,8 @@ def ablate(
         bool,
         typer.Option(
             "--fit",
-            help="Fit trust and threshold of selective on the run of --from; write fitted.yaml.",
+            help="Fit the weight of the embedded analyzer and the threshold of selective to the "
+            "run of --from; write fitted.yaml.",
         ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap.")] = 0,
@@ -118,7 +135,7 @@ def ablate(
     if fitting:
         _fit(source, data, out, seed, as_json=as_json)
         return
-    # All inputs are checked before the first paid call.
+    # All inputs are checked before the first call to a model.
     tried = [*grid(sweeps or ()), *(variants() if replay_variants else ())]
     if source is not None and not tried:
         raise AblationError("--from needs --sweep or --replay-variants")
@@ -201,7 +218,7 @@ def _configurations(
 
 
 def _require_gold(data: Path, limit: int | None) -> None:
-    """Check before the first paid call that at least two samples have gold."""
+    """Check before the first call to a model that at least two samples have gold."""
     from itertools import islice
 
     from absa.ablate import AblationError

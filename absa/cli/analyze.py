@@ -84,8 +84,10 @@ def analyze(
     Shows each aspect with its polarity and evidence, the label of the text, and what the debate
     changed and why.
 
-    In a file or on standard input, empty lines are skipped. A text that fails is reported on
-    stderr, the remaining texts are still analyzed, and the exit code is 1.
+    In a file or on standard input, empty lines are skipped. A text fails if it cannot be read or
+    an agent gives no usable answer: it is reported on stderr, the remaining texts are still
+    analyzed, and the exit code is 1. A text in a language that the offline analyzer does not read
+    is reported on stderr, too, but is not a failure.
     """
     texts = texts or []
     if (bool(texts), file is not None, interactive).count(True) != 1 or (
@@ -247,10 +249,12 @@ class _Printer(NamedTuple):
         """Print one result; the number-th, under the name of its text."""
         unread = self.analyzer.unread_language(output.text)
         if unread:
+            from absa.offline.text.other_languages import MODEL_OPTIONS
+
             complain(
                 f"not analyzed: this text seems to be in {unread}, and the offline analyzer reads"
                 " Korean and English only. A language model reads other languages"
-                " (--set backend.kind=openai)."
+                f" ({MODEL_OPTIONS})."
             )
         if self.as_json:
             print_json(output.model_dump_json())

@@ -56,7 +56,10 @@ def _print(summary: DataSummary) -> None:
     if not summary.bad_lines:
         return
     out.print()
-    out.print(f"{summary.bad_lines:,} unreadable lines:", style="bold red")
+    out.print(
+        f"{summary.bad_lines:,} unreadable {'line' if summary.bad_lines == 1 else 'lines'}:",
+        style="bold red",
+    )
     for bad in summary.bad_line_examples:
         out.print(f"  {printable(str(bad))}", soft_wrap=True)
     more = summary.bad_lines - len(summary.bad_line_examples)

@@ -17,7 +17,9 @@ def export_run(
     to: Annotated[str, typer.Option(metavar="FORMAT", help="The format.")] = "csv",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The file. Default: DIR-FORMAT.SUFFIX."),
+        typer.Option(
+            metavar="FILE", help="The file to write. Default: DIR-FORMAT.ENDING, beside the run."
+        ),
     ] = None,
 ) -> None:
     """Write the results of a run in another format.

@@ -50,7 +50,8 @@ Demos = Annotated[
     typer.Option(
         "--demos",
         metavar="FILE",
-        help="Show the model the 10 most similar labelled texts of this file (demos.k).",
+        help="For language models: show the 10 most similar labelled texts of this file as "
+        "examples (demos.k).",
     ),
 ]
 DEMOS = 10
@@ -109,7 +110,10 @@ def settings_from(
     changes = dict(parse_override(text) for text in sets or ())
     if demos is not None:
         changes = {"demos.k": DEMOS, **changes, "demos.path": str(demos)}
-    return load_settings(config, {**changes, "wiring": wiring} if wiring else changes)
+    settings = load_settings(config, {**changes, "wiring": wiring} if wiring else changes)
+    if demos is not None and settings.backend.kind == "offline":
+        complain("--demos has no effect: the offline analyzer does not use examples")
+    return settings
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -33,7 +33,11 @@ def review(
         str | None, typer.Option("--as", metavar="NAME", help="Who reviews. Default: your user.")
     ] = None,
     as_list: Annotated[
-        bool, typer.Option("--list", help="Print the queue as plain lines and exit.")
+        bool,
+        typer.Option(
+            "--list",
+            help="Print the queue, one text per line, and exit. Reviewed ones stay, marked.",
+        ),
     ] = False,
     as_summary: Annotated[
         bool, typer.Option("--summary", help="Print what was decided so far and exit.")

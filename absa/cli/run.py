@@ -54,7 +54,10 @@ def run(
     limit: options.Limit = None,
     concurrency: options.Concurrency = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="1,2,3", help="Repeat the run with these seeds.")
+        str | None,
+        typer.Option(
+            metavar="1,2,3", help="Analyze every sample once per seed, into the same directory."
+        ),
     ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Do not use the answer cache that runs share.")
@@ -77,7 +80,8 @@ def run(
         ),
     ] = None,
     budget_calls: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Stop after this many paid calls.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Stop after this many calls to a model server."),
     ] = None,
     given_aspects: Annotated[
         bool,
@@ -182,10 +186,15 @@ def show_report(report: RunReport, *, as_json: bool) -> None:
         print_json({**asdict(report), "out": str(report.out)})
         return
     totals = report.totals
-    print_text(
-        f"{report.status}: {totals.done} of {report.total} samples analysed, "
-        f"{totals.failed} failed, {report.bad_lines} unreadable lines -> {report.out}"
-    )
+    not_read = sum(report.not_read.values())
+    parts = [f"{totals.done - not_read} of {report.total} samples analyzed"]
+    if not_read:
+        languages = ", ".join(sorted(report.not_read))
+        parts.append(f"{not_read} not read ({languages}; recorded as neutral 0.00)")
+    parts.append(f"{totals.failed} failed")
+    bad_lines = report.bad_lines
+    parts.append(f"{bad_lines} unreadable {'line' if bad_lines == 1 else 'lines'}")
+    print_text(f"{report.status}: {', '.join(parts)} -> {report.out}")
     for note in report.notes:
         print_text(f"note: {note}", stderr=True)
     if report.stopped_because:

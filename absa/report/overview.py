@@ -176,7 +176,8 @@ def _tiles(run: RunSummary) -> Markup:
         f"{percent(tally.changed, tally.samples)} of the samples · "
         f"tuples {tally.tuples_changed:,}, label {tally.label_changed:,}"
     )
-    failed = f"{len(run.failed):,} failed · {len(run.bad_lines):,} unreadable lines"
+    lines = "unreadable line" if len(run.bad_lines) == 1 else "unreadable lines"
+    failed = f"{len(run.failed):,} failed · {len(run.bad_lines):,} {lines}"
     tiles += [
         tile("Net gain, samples", *_gain(run)),
         tile("Changed", f"{tally.changed:,}", changed, run.href(changed="1")),

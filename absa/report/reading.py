@@ -15,7 +15,6 @@ from absa.runs.directory import (
     METRICS,
     OUTPUTS,
     SCORECARDS,
-    NoRun,
     RunDirectory,
     first_problem,
 )
@@ -106,12 +105,9 @@ def read_run(path: Path, name: str | None = None) -> ReportedRun:
     Raises:
         NoRun: It is not a run directory.
     """
-    if not path.is_dir():
-        raise NoRun(f"{path} is not a directory; give a run directory (absa run --out)")
     if not (path / OUTPUTS).is_file():
-        raise NoRun(
-            f"{path} has no {OUTPUTS}: it is not a run directory, or the run is not finished"
-        )
+        # Other files of a run can be missing; without outputs there is nothing to report.
+        RunDirectory(path).require(OUTPUTS)
     problems: list[str] = []
     run = RunDirectory(path, problems)
     return ReportedRun(

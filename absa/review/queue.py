@@ -100,13 +100,10 @@ class Queue:
     def _add_lowest(self) -> None:
         """Queue the other texts with the lowest confidences."""
         rest = [item for item in self.items if not item.reasons]
+        place = "among the lowest of this run" if len(self.items) > 1 else "the run's only text"
         for item in rest[: math.ceil(LOWEST * len(self.items))]:
-            item.reasons = (
-                Doubt(
-                    code="low_confidence",
-                    detail=f"confidence {item.confidence:.2f}, among the lowest of this run",
-                ),
-            )
+            detail = f"confidence {item.confidence:.2f}, {place}"
+            item.reasons = (Doubt(code="low_confidence", detail=detail),)
 
     def _load(self, uid: str, seed: int) -> tuple[FinalOutput, dict[str, Any]]:
         outputs = (self._run.output(line.record) for line in self._outputs.of(uid))

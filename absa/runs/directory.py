@@ -48,10 +48,8 @@ class RunDirectory:
         Raises:
             NoRun: It is not a run, or a file is missing.
         """
-        if not self.path.is_dir():
-            raise NoRun(f"{self.path}: no such directory")
         if not self.has(MANIFEST):
-            raise NoRun(f"{self.path} is not a run directory: it has no {MANIFEST}")
+            raise not_a_run(self.path)
         for name in names:
             if not self.has(name):
                 raise self._unfinished(name)
@@ -141,7 +139,10 @@ class RunDirectory:
             ) from error
 
     def _unfinished(self, name: str) -> NoRun:
-        return NoRun(f"{self.path} has no {name}: the run is not finished; start it again")
+        return NoRun(
+            f"{self.path} has no {name}: repeat the command that made the run; it writes the file "
+            "again, and finished samples are not analyzed again"
+        )
 
     def _note_missing(self, name: str) -> None:
         if self.problems is None:
@@ -155,6 +156,20 @@ class RunDirectory:
             raise self.not_a_manifest(why)
         else:
             raise NoRun(f"{self.path / where} cannot be read: {why}: see absa verify")
+
+
+_SHOWN_RUNS = 3
+
+
+def not_a_run(path: Path) -> NoRun:
+    """The error for a path that is not a run directory; it names the runs inside, if any."""
+    if not path.exists():
+        return NoRun(f"{path}: no such directory; give a run directory (absa run --out makes one)")
+    inside = sorted(file.parent.name for file in path.glob(f"*/{MANIFEST}"))
+    if not inside:
+        return NoRun(f"{path} is not a run directory (absa run --out makes one)")
+    names = ", ".join(inside[:_SHOWN_RUNS]) + (", …" if len(inside) > _SHOWN_RUNS else "")
+    return NoRun(f"{path} is not a run directory; name one of the runs inside it: {names}")
 
 
 def first_problem(error: ValidationError) -> str:

@@ -473,8 +473,13 @@ class _Run:
             bad_lines=self._bad_lines,
             stopped_because=None if complete else self._control.reason,
             remedy=None if complete or not self._control.draining else self._control.remedy,
+            not_read=self._not_read() if complete else {},
             notes=self._notes(),
         )
+
+    def _not_read(self) -> dict[str, int]:
+        seeds = len(self._all_seeds)
+        return {language: n * seeds for language, n in self._unread_languages.items()}
 
     def _notes(self) -> list[str]:
         notes = [*self._trust_notes, *self._unreadable()]
@@ -500,7 +505,10 @@ class _Run:
             f"; and {self._bad_lines - len(shown):,} more" if self._bad_lines > len(shown) else ""
         )
         where = self._plan.out / ERRORS
-        yield f"unreadable in {self._plan.data}: {lines}{more} (all of them: {where})"
+        yield (
+            f"unreadable in {self._plan.data}: {lines}{more} (all of them: {where}). "
+            "After repairing the file use another --out: this run keeps to the old content"
+        )
 
     def _write_manifest(self) -> None:
         report = self._report()

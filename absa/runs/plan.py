@@ -90,6 +90,9 @@ class RunReport:
     stopped_because: str | None = None
     # What the user can do to continue the run.
     remedy: str | None = None
+    # Texts in languages that the offline analyzer does not read, by language. They are recorded as
+    # neutral, and `totals.done` counts them.
+    not_read: dict[str, int] = field(default_factory=dict)
     # Notes for the user about a run that went well.
     notes: list[str] = field(default_factory=list)
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from absa.runs.directory import MANIFEST, NoRun, RunDirectory
+from absa.runs.directory import MANIFEST, RunDirectory, not_a_run
 from absa.runs.journal import FILE as JOURNAL
 from absa.runs.journal import Totals, unpack
 from absa.runs.lock import is_locked
@@ -60,7 +60,7 @@ def look(directory: Path) -> Seen:
         NoRun: It is not a run directory, or its manifest cannot be read.
     """
     if not (directory / JOURNAL).is_file():
-        raise NoRun(f"{directory} is not a run directory: it has no {JOURNAL}")
+        raise not_a_run(directory)
     if (status := _live_status(directory)) is not None:
         return status
     # Read before the manifest: at first the manifest is still the one of an earlier start.

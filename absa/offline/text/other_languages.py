@@ -39,6 +39,7 @@ _MIN_WORDS, _UNKNOWN = 3, 0.7
 _UNKNOWN_WITH_ACCENT = 0.4
 _UNNAMED = "a language other than English"
 _LETTERS = 400
+MODEL_OPTIONS = "--set backend.kind=openai --set backend.model=NAME"
 
 
 @lru_cache(maxsize=512)
@@ -61,7 +62,8 @@ def unread_note(texts: Mapping[str, int]) -> str:
     return (
         f"{count:,} {'text seems' if count == 1 else 'texts seem'} to be in "
         f"{', '.join(sorted(texts))}. The offline analyzer reads Korean and English only and found "
-        "nothing in them; a language model reads other languages (--set backend.kind=openai)"
+        f"nothing in {'it' if count == 1 else 'them'}; a language model reads other languages "
+        f"({MODEL_OPTIONS})"
     )
 
 
