@@ -4,7 +4,7 @@
 
 DATA is the folder of `benchmarks.second_opinion`. Of each set a part is kept out; the answers of a
 teacher to the other parts label the training texts, and no gold does. Every part is kept out once.
-The score is strict (aspect, polarity) F1 of explicit tuples on the parts that were kept out:
+The score is strict pair F1 of explicit tuples on the parts that were kept out:
 
 - `shipped`: the analyser as it is.
 - a teacher's protocol and the least certainty of a text (0: every text), such as `selective 0.6`;

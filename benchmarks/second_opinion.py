@@ -13,7 +13,7 @@ demos) is decided with each turn as the first call; scores are means over these 
   a set's gold has no say in its own score. Trust is a factor times the analyser's expected F1 on
   the set, which its probabilities tell without gold.
 
-The score is strict (aspect, polarity) F1 of explicit tuples; intervals are paired bootstraps.
+The score is strict pair F1 of explicit tuples; intervals are paired bootstraps.
 """
 
 from __future__ import annotations

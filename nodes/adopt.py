@@ -1,16 +1,24 @@
-"""`adopt`: decides whether Stage 2 replaces Stage 1.
+"""`adopt`: applies the gate's overrides and decides whether Stage 2 replaces Stage 1.
 
-| # | condition                                                         | outcome              |
+It first applies the overrides and confirms of the gate to the patched result. Then the first row
+that applies decides:
+
+| # | condition                                                         | reason               |
 |---|-------------------------------------------------------------------|----------------------|
-| 1 | no tuple left, or nothing changed                                 | not adopted          |
-| 2 | the debate's tuples differ, or an aspect gained a second polarity | `conflict_blocked`   |
-| 3 | the Validator saw risks and fewer remain                          | `risk_resolved`      |
-| 4 | the judge's patch edits something, or an override changed a tuple | `debate_action`      |
-| 5 | Stage 1 had no grounded explicit sentiment, now there is one      | `grounding_improved` |
-| 6 | otherwise                                                         | `review_applied`     |
+| 1 | the patched result has no tuple                                   | `low_signal`         |
+| 2 | the patched result equals Stage 1                                 | the gate's first     |
+|   |                                                                   | skip, `low_signal`   |
+| 3 | the judge's tuples differ from those of the patched result, or an | `conflict_blocked`   |
+|   | aspect gained a second polarity                                   |                      |
+| 4 | the Validator saw risks and fewer remain                          | `risk_resolved`      |
+| 5 | the judge's patch edits something, or an override changed a tuple | `debate_action`      |
+| 6 | Stage 1 had no grounded explicit sentiment, now there is one      | `grounding_improved` |
+| 7 | otherwise                                                         | `review_applied`     |
 
-3 to 6 are candidates. They are adopted if their evidence value reaches `ev_threshold`. The value is
-the weighted mean of the components that this graph has. With fixed weights an ablation without
+With 1 to 3 the patched result is not adopted. In row 2 the reason is the gate's first skip reason,
+if that is one of `EV_REASONS`, else `low_signal`. With 4 to 7 the patched result is adopted if its
+evidence value reaches `ev_threshold`; otherwise the reason becomes `ev_below_threshold`. The value
+is the weighted mean of the components that this graph has. With fixed weights an ablation without
 debate could never reach the threshold, and the ablation would measure the formula.
 """
 
@@ -199,7 +207,7 @@ def debate_tuples(e: Evidence) -> Tuples:
 
 
 def candidate_reason(e: Evidence) -> str:
-    """Conditions 3 to 6."""
+    """Rows 4 to 7 of the table above."""
     if e.risks_after < e.risks_before:
         return "risk_resolved"
     patch = known_edits(e.summary.final_patch, e.categories) if e.summary else []

@@ -1,8 +1,9 @@
 """The debate-override gate: decides whether the debate may change an aspect after the reviews.
 
-The aspects of the debate are judged one by one, in the order of their first mention. The first
-matching condition of `CONDITIONS` decides. A separate edge leads from each verdict to the node that
-records or applies it.
+The aspects of the debate are judged one by one, in the order in which the debate first mentioned
+them. The first matching condition of `CONDITIONS` decides. A separate edge leads from each verdict
+to a node, which records a skip or prepares the change of an override or a confirm. `adopt` applies
+the prepared changes.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ def record_verdict(verdict: Verdict) -> Callable[[State], OutcomeUpdate]:
 
 
 def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUpdate]:
-    """The node that applies an override or a confirm."""
+    """The node that prepares an override or a confirm; `adopt` applies it."""
 
     def apply(state: State, pipeline: PipelineSettings) -> OutcomeUpdate:
         patched = state["patched_result"]

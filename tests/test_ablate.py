@@ -207,7 +207,7 @@ def test_verdict_table(single: Any, vote: Any, calls: float, expected: tuple[str
 def test_verdict_says_when_strict_and_overlap_disagree_and_when_correction_decides() -> None:
     vote = against(ABOVE_BUT_CORRECTED, "baseline_vote", overlap=-0.5)
     found = decide("default", Spent(10), 300, against(UP, "baseline_single", 1), vote)
-    assert "excludes zero, but not after correction" in found.sentence
+    assert "excludes zero, but after correction" in found.sentence
     assert [n for n in found.notes if "disagree about the sign against baseline_vote" in n]
     assert "unknown cost" in found.sentence
 

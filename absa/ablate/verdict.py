@@ -1,20 +1,28 @@
 """The verdict on the debate: one word per baseline, one overall, and sentences with numbers.
 
-| against a baseline                                                        | word            |
-|---------------------------------------------------------------------------|-----------------|
-| interval above zero, corrected p <= 0.05                                  | `helps`         |
-| interval below zero, corrected p <= 0.05                                  | `hurts`         |
-| else                                                                      | `no_difference` |
-| `helps`, but the vote made fewer calls; `hurts`, but the vote made more   | `cannot_say`    |
-| `helps` against the single call, but not against the vote at equal calls  | `better`        |
-| no such baseline                                                          | `cannot_say`    |
+Against one baseline, the first row that applies decides:
 
-| overall          | if                                                     |
-|------------------|--------------------------------------------------------|
-| `hurts`          | it hurts against one of the two                        |
-| `helps`          | it helps against both                                  |
-| `cannot_say`     | else, if one comparison is `cannot_say`                |
-| `no_difference`  | else                                                   |
+| # | against a baseline                                                    | word            |
+|---|-----------------------------------------------------------------------|-----------------|
+| 1 | this baseline was not compared                                        | `cannot_say`    |
+| 2 | the debate is better (*), but the vote made fewer calls               | `cannot_say`    |
+| 3 | the debate is worse (*), but the vote made more calls                 | `cannot_say`    |
+| 4 | better (*) than the single call, while the vote's word is not `helps` | `better`        |
+| 5 | the debate is better (*)                                              | `helps`         |
+| 6 | the debate is worse (*)                                               | `hurts`         |
+| 7 | otherwise                                                             | `no_difference` |
+
+(*) The 95 % interval of the difference excludes zero and the corrected p is at most 0.05.
+In row 4 the additional calls alone can be the reason.
+
+The overall word is again that of the first row that applies. `better` is less than `helps`:
+
+| # | words for the single call and the vote  | overall         |
+|---|-----------------------------------------|-----------------|
+| 1 | at least one is `hurts`                 | `hurts`         |
+| 2 | both are `helps`                        | `helps`         |
+| 3 | at least one is `cannot_say`            | `cannot_say`    |
+| 4 | otherwise                               | `no_difference` |
 """
 
 from __future__ import annotations
@@ -52,7 +60,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Against:
-    """The difference of the debate and a baseline in strict (aspect, polarity) F1."""
+    """The difference of the debate and a baseline in strict pair F1."""
 
     name: str
     difference: float
@@ -139,13 +147,16 @@ def _head(debate: str, word: Word) -> str:
 
 def _against(what: str, baseline: Against, word: Word) -> Sequence[str]:
     numbers = (
-        f"{points(baseline.difference)} points of strict (aspect, polarity) F1, 95 % interval "
+        f"{points(baseline.difference)} points of strict pair F1, 95 % interval "
         f"{points(baseline.low)} to {points(baseline.high)}, corrected p {baseline.p_holm:.3g}"
     )
     text = f"Against {what} ({baseline.name}): {WORDS[word]} ({numbers})"
     if word == "no_difference":
         if baseline.low > 0 or baseline.high < 0:
-            text += "; the interval excludes zero, but not after correction for the comparisons"
+            text += (
+                "; the interval, which is not corrected, excludes zero, but after correction for "
+                "the number of comparisons no difference is shown"
+            )
         if not baseline.samples_that_differ:
             text += "; no sample scores differently"
         elif baseline.smallest_shown is not None:

@@ -96,7 +96,7 @@ def _section(title: str, table: Table) -> None:
 
 
 def _headline(metrics: Metrics) -> Table:
-    table = numbers_table("(aspect, polarity) F1, %", "Stage 1", "final", "difference")
+    table = numbers_table("pair F1, %", "Stage 1", "final", "difference")
     means = metrics.get("mean_over_seeds")
     for matching in ("strict", "overlap"):
         values = []

@@ -31,8 +31,9 @@ def insights(
 ) -> None:
     """Show what people say: liked, disliked, trends.
 
-    Topics (categories, or aspects with their synonyms) with polarities and quotes; a trend where a
-    column of the data holds dates; a comparison by another column.
+    Topics (categories, or aspects with their synonyms) with polarities and a quote; a trend where a
+    column of the data holds dates; a comparison by another column, with the most liked and disliked
+    aspects of each value. Each text counts once for a topic and polarity.
     """
     from absa.insights import insights_of
 
@@ -82,11 +83,14 @@ def _topics(summary: dict[str, Any]) -> Table:
 
 
 def _by(by: dict[str, Any]) -> Table:
-    counted = ("texts", "positive", "negative")
-    table = _table(by["column"], "disliked", counted)
+    counted = ("texts", *POLARITIES)
+    table = _table(by["column"], "liked; disliked", counted)
     for value in by["values"]:
-        disliked = ", ".join(f"{name} {count}" for name, count in value["disliked"])
-        _add(table, value["value"], value, counted, disliked)
+        liked, disliked = (
+            ", ".join(f"{name} {count}" for name, count in value[kind]) or "–"
+            for kind in ("liked", "disliked")
+        )
+        _add(table, value["value"], value, counted, f"{liked}; {disliked}")
     return table
 
 
