@@ -26,8 +26,8 @@ help: ## Show these targets
 	@echo "  PYTHON=python3.12 make demo   use another interpreter"
 
 .PHONY: demo
-demo: $(RUNTIME) ## Set up and analyse a first sentence, offline
-	@$(BIN)/absa analyze "사용감은 좋지만 가격은 비싸요."
+demo: $(RUNTIME) ## Set up and analyze first sentences, offline
+	@$(BIN)/absa analyze "음식은 맛있는데 직원이 불친절하고 가격도 비싸요"
 	@$(BIN)/absa analyze "The battery is great but the screen is dim."
 	@echo
 	@echo "Next:"

@@ -53,7 +53,10 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
 
     from absa.insights import sparkline
 
-    words = f"{summary['texts']:,} texts, {summary['judgements']:,} judgements"
+    words = ", ".join(
+        f"{n:,} {what if n == 1 else f'{what}s'}"
+        for n, what in ((summary["texts"], "text"), (summary["judgements"], "judgement"))
+    )
     parts: list[Any] = [Text(words, "bold"), _topics(summary)]
     if summary["by"]:
         parts.append(_by(summary["by"]))
