@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from absa.nodes.assets import data_dir
 from absa.offline.models import network
 from absa.offline.models.blas import one_thread
-from absa.offline.models.features import features
 from absa.offline.models.loading import Models
 from absa.offline.models.network import LABELS, Network
 from absa.offline.models.tagger import Tagger
@@ -116,10 +115,9 @@ def test_the_tagger_says_the_mean_of_crf_and_network() -> None:
     beside = read_network(folder / "network_en.npz")
     crf = (folder / "tagger_en.crf").read_bytes()
     alone, both = (Tagger(crf, None, n) for n in (None, beside))
-    rows = features(view)
     for of_crf, of_both, column in zip(
-        alone._marginals(view, rows),
-        both._marginals(view, rows),
+        alone._marginals(view),
+        both._marginals(view),
         ((1,), (1, 3), (2, 4)),
         strict=True,
     ):
@@ -204,7 +202,7 @@ def test_unknown_words_have_no_vector_and_known_ones_stay_what_they_were(tmp_pat
 def test_the_shipped_models_are_small_and_korean_needs_no_network() -> None:
     folder = data_dir("resources") / "models"
     shipped = [path for path in folder.iterdir() if path.suffix != ".md"]
-    # The English encoder is half of it.
-    assert sum(path.stat().st_size for path in shipped) < 50_000_000
+    # The encoders are more than half of it.
+    assert sum(path.stat().st_size for path in shipped) < 65_000_000
     assert Models().of("ko").tagger._network is None
     assert Models().of("en").tagger._network is not None

@@ -1,9 +1,11 @@
-"""Training of the Korean polarity model and of the two readers.
+"""Training of the Korean models beside the encoder: polarity, tagger, readers, decisions.
 
-``python -m training.korean DATA --out MODELS`` makes ``polarity_ko.npz`` and ``readers_ko.json``
-from ``DATA/train`` and the everyday sentences of `training/data`. The text model also learns from
-the statements of single aspects and from the expressions of the lexicon, since it reads statements.
-The readers are fitted to what models of the other folds say.
+``python -m training.korean DATA EARLIER --out MODELS`` makes ``polarity_ko.npz`` and
+``tagger_ko.crf`` from ``DATA/train`` and the everyday sentences of `training/data`, once without
+the later ones (in the folder EARLIER, where ``training.korean_encoder`` has left its encoder) and
+once with them. What the former say of the later sentences, which other people wrote, is what the
+readers and the decisions are fitted to. The text model also learns from the statements of single
+aspects and from the expressions of the lexicon, since it reads statements.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from absa.data import BadLine, read_samples
-from absa.offline.models import readers
+from absa.offline.models import loading, readers
 from absa.offline.models.decision import Decision
 from absa.offline.models.features import features
-from absa.offline.models.folder import record
+from absa.offline.models.folder import ModelFolder, record
 from absa.offline.models.hashing import Table, added
+from absa.offline.models.morpheme_encoder import MorphemeEncoder
 from absa.offline.models.polarity_model import LABELS, PolarityModel
 from absa.offline.models.readers import READ_LABELS, Measures, Reader, Readers
 from absa.offline.models.tagger import Tagger
@@ -53,11 +56,8 @@ _EVERYDAY, _EVERYDAY_STATEMENT, _STATEMENT, _EXPRESSION, _KOTE = 3.0, 3.0, 1.0, 
 _EVERYDAY_ASPECT = 3.0
 _READER_SHARE = 0.75
 _C = 0.3
-#: How much the sources count for labels, and how many film reviews are taken.
-_LABEL_SHARES = {"everyday": 0.55, "kote": 0.15, "films": 0.15, "translated": 0.15}
-_FILMS = 4000
-#: Of the film reviews the models of folds see one of so many.
-_FILM_SHARE = 4
+#: How much the sources count for labels.
+_LABEL_SHARES = {"everyday": 0.45, "films": 0.4, "translated": 0.15}
 #: How often the tagger reads an everyday sentence, and the penalties on its weights.
 _COPIES = 3
 _L1, _L2 = 0.05, 1.0
@@ -138,30 +138,35 @@ def expressions() -> Iterator[Labelled]:
                 yield Labelled(view_of(expression, "ko"), (), label, _EXPRESSION)
 
 
-def statements(places: Sequence[Place]) -> Iterator[tuple[Labelled, str]]:
-    """The statements of aspects as texts of their own, each with the text it is from."""
+def statements(places: Sequence[Place]) -> Iterator[Labelled]:
+    """The statements of aspects as texts of their own."""
     for place in places:
         view = part(place.view, place.scope.own)
         weight = _EVERYDAY_STATEMENT if place.everyday else _STATEMENT
         if not place.scope.shared or place.everyday:
-            yield Labelled(view, ((0, 0, place.polarity),), place.polarity, weight), place.group
+            yield Labelled(view, ((0, 0, place.polarity),), place.polarity, weight)
 
 
-def text_model(cases: Cases, judged: Any, part_: Any) -> PolarityModel:
-    """A model of texts alone, made of some of the cases."""
-    weights, bias = polarity_model._text_regression(cases, part_, judged)
+def text_model(cases: Cases, judged: Any) -> PolarityModel:
+    """A model of texts alone."""
+    everything = np.ones(len(judged), bool)
+    weights, bias = polarity_model._text_regression(cases, everything, judged)
     table = Table(cases.keys, weights.astype(np.float32))
     whole = added([table, bias_table(bias)]).without(TINY)
     return PolarityModel("ko", Table.empty(len(LABELS)), whole)
 
 
-def measures_of(place: Place, model: PolarityModel) -> tuple[Measures, ...]:
-    """What the two readers look at."""
+def measures_of(
+    place: Place, model: PolarityModel, encoder: MorphemeEncoder
+) -> tuple[Measures, ...]:
+    """What the three readers look at: models, rules, models with the encoder."""
     rules = readers.rule_measures(place.view, place.span, place.scope)
     scores = model.aspect_scores(place.view, place.start, place.end, place.others).tolist()
     whole = model.text_scores(place.view).tolist()
     learned = readers.learned_measures(place.view, place.scope, scores, whole, model, place.alone)
-    return learned, rules
+    encoded = encoder.encoded(place.view)
+    more = readers.encoder_measures(encoded, place.start, place.end, place.alone)
+    return learned, rules, {**learned, **more}
 
 
 def fit_reader(
@@ -182,21 +187,22 @@ def fit_reader(
     return Reader(table)
 
 
-def label_texts(shipped: Sequence[Labelled], own: Sequence[Labelled], data: Path) -> list[Any]:
-    """Texts with one of four labels, and how much each source counts."""
+def label_texts(
+    own: Sequence[Labelled], translated: Sequence[Labelled], data: Path, every: int
+) -> list[tuple[View, str, str]]:
+    """Texts with one of four labels that no model has seen, and the source of each."""
     everyday_labels = {row["text"]: row["label"] for row in everyday_data.rows("ko")}
     texts = [(s.view, everyday_labels[s.view.text], "everyday") for s in own]
-    films = 0
-    for sample in shipped:
-        if sample.aspects:
-            polarities = {polarity for _, _, polarity in sample.aspects}
-            both = {POSITIVE, NEGATIVE} <= polarities
-            texts.append((sample.view, MIXED if both else sample.label, "translated"))
-        elif films < _FILMS:
-            films += 1
-            texts.append((sample.view, sample.label, "films"))
-    for row in read_rows(data / "train" / "kote.jsonl.gz"):
-        texts.append((view_of(row["text"], "ko"), row["label"], "kote"))
+    for sample in [
+        *translated,
+        *(labelled(row) for row in read_rows(data / "dev" / "korsemeval.jsonl")),
+    ]:
+        polarities = {polarity for _, _, polarity in sample.aspects}
+        both = {POSITIVE, NEGATIVE} <= polarities
+        texts.append((sample.view, MIXED if both else sample.label or "", "translated"))
+    for number, row in enumerate(read_rows(data / "train" / "nsmc_raw.jsonl.gz")):
+        if number % every and row["label"] != NEUTRAL and texts_.kept(row["text"]):
+            texts.append((view_of(row["text"], "ko"), row["label"], "films"))
     return [(view, label, source) for view, label, source in texts if label]
 
 
@@ -206,18 +212,17 @@ def right(reader: Reader, rows: Sequence[Measures], labels: Sequence[str]) -> An
     return np.array([a == b for a, b in zip(answers, labels, strict=True)])
 
 
-def tagged(data: Path, skip: int | None = None) -> Iterator[Any]:
-    """Features and labels of texts for the tagger; everyday ones of fold ``skip`` are left out."""
+def tagged(data: Path, own: Sequence[Sample]) -> Iterator[Any]:
+    """Features and labels of texts for the tagger."""
     texts = texts_.texts_of(data, "train", ("mabsa_ko",))
     # M-ABSA always with its domain: what it leaves unmarked (prices) is no guide for other texts.
     for sample, view in texts:
         yield features(view), tagger.labels(view, sample.aspects or ())
-    for sample in everyday_samples():
-        if fold_of(sample.text) != skip:
-            domain = sample.domain if sample.domain in ("restaurant", "hotel", "food") else None
-            for number in range(_COPIES):
-                view = view_of(sample.text, "ko", None if number else domain)
-                yield features(view), tagger.labels(view, sample.aspects or ())
+    for sample in own:
+        domain = sample.domain if sample.domain in ("restaurant", "hotel", "food") else None
+        for number in range(_COPIES):
+            view = view_of(sample.text, "ko", None if number else domain)
+            yield features(view), tagger.labels(view, sample.aspects or ())
 
 
 def everyday_samples() -> list[Sample]:
@@ -227,16 +232,6 @@ def everyday_samples() -> list[Sample]:
         for sample in read_samples(everyday_data.DATA / "everyday_ko.jsonl")
         if not isinstance(sample, BadLine)
     ]
-
-
-def fold_models(
-    cases: Cases, judged_: Any, aspects: Cases, valence: Mapping[str, float], films: Any
-) -> Iterator[PolarityModel]:
-    """For each fold the model of the other ones, with some of the film reviews."""
-    for fold in range(FOLDS):
-        model = text_model(cases, judged_, (cases.folds != fold) & films)
-        table = polarity_model._solve(aspects, aspects.folds != fold, polarity_model._ASPECT_C, 1.0)
-        yield replace(model, aspect_weights=table, valence=valence)
 
 
 def cross_fitted(
@@ -257,7 +252,7 @@ def cross_fitted(
 def fit_readers(
     measured: Sequence[tuple[Measures, ...]],
     places: Sequence[Place],
-    label_rows: Sequence[Measures],
+    label_rows: Sequence[tuple[Measures, Measures]],
     whole: Sequence[tuple[View, str, str]],
 ) -> Readers:
     """The readers, and a report of how often they are right."""
@@ -270,7 +265,7 @@ def fit_readers(
     ) * len(places)
     folds = np.array([fold_of(place.group) for place in places])
     fitted = {}
-    for which, name in enumerate(("learned", "rules")):
+    for which, name in enumerate(("learned", "rules", "encoded")):
         rows = [row[which] for row in measured]
         hits = cross_fitted(rows, labels, weights, folds, LABELS)
         tell(
@@ -283,10 +278,12 @@ def fit_readers(
         [_LABEL_SHARES[source] / sources.count(source) * len(whole) for source in sources]
     )
     label_folds = np.array([fold_of(view.text) for view, _, _ in whole])
-    hits = cross_fitted(label_rows, wanted, label_weights, label_folds, READ_LABELS)
-    for source in _LABEL_SHARES:
-        tell(f"label, {source}", f"{hits[[s == source for s in sources]].mean():.3f}")
-    fitted["label"] = fit_reader(label_rows, wanted, label_weights, READ_LABELS)
+    for which, name in enumerate(("label", "encoded_label")):
+        rows = [row[which] for row in label_rows]
+        hits = cross_fitted(rows, wanted, label_weights, label_folds, READ_LABELS)
+        for source in _LABEL_SHARES:
+            tell(f"{name}, {source}", f"{hits[[s == source for s in sources]].mean():.3f}")
+        fitted[name] = fit_reader(rows, wanted, label_weights, READ_LABELS)
     return Readers(**fitted)
 
 
@@ -296,36 +293,70 @@ def tell(what: str, how: str) -> None:
     sys.stderr.flush()
 
 
-def train_tagger(data: Path, path: Path, skip: int | None = None) -> Tagger:
-    """A tagger without the everyday sentences of a fold."""
-    tagger.train(tagged(data, skip), path, l1=_L1, l2=_L2)
-    return Tagger(path.read_bytes())
+def small_models(data: Path, every: int, own: Sequence[Labelled], out: Path) -> None:
+    """Write the polarity model and the tagger that some of the everyday sentences make."""
+    shipped = list(shipped_samples(data, "ko", every))
+    places = [p for s in shipped if s.aspects for p in places_of(s, False)]
+    places += [p for s in own for p in places_of(s, True)]
+    texts = [*shipped, *kote(data), *own, *expressions(), *statements(places)]
+    chosen, cases = text_cases([text for text in texts if text.label is not None])
+    judged = np.array([bool(text.aspects) for text in chosen])
+    valence = polarity_model._valence(shipped)
+    aspect_texts = [*shipped, *(replace(s, weight=_EVERYDAY_ASPECT) for s in own)]
+    _, aspects = aspect_cases(aspect_texts, valence)
+    tell("texts", f"{len(chosen)}, aspects {len(aspects.labels)}")
+    model = text_model(cases, judged)
+    every_aspect = np.ones(len(aspects.labels), bool)
+    table = polarity_model._solve(aspects, every_aspect, polarity_model._ASPECT_C, 1.0)
+    model = replace(model, aspect_weights=table.without(TINY), valence=valence)
+    model.save(loading.polarity_file(out, "ko"))
+    tell("polarity", "made")
+    texts_read = {sample.view.text for sample in own}
+    path = loading.tagger_file(out, "ko")
+    samples = [sample for sample in everyday_samples() if sample.text in texts_read]
+    tagger.train(tagged(data, samples), path, l1=_L1, l2=_L2)
+    tell("tagger", "made")
+    record(out, [loading.polarity_file(out, "ko").name, path.name])
+
+
+def models_of(folder: Path) -> tuple[Tagger, PolarityModel, MorphemeEncoder]:
+    """The models of a folder."""
+    made = ModelFolder(folder)
+    encoder = loading.encoder(made, "ko")
+    if not isinstance(encoder, MorphemeEncoder):
+        raise SystemExit(f"{folder} has no Korean encoder: run training.korean_encoder first")
+    return loading.tagger(made, "ko"), loading.polarity(made, "ko"), encoder
 
 
 def fit_decision(
     data: Path,
-    taggers: Sequence[Tagger],
-    models: Sequence[PolarityModel],
-    final: tuple[Tagger, PolarityModel],
+    later: Sequence[Sample],
+    models: tuple[Tagger, PolarityModel, MorphemeEncoder],
     reader: Readers,
+    *,
+    encoded: bool,
 ) -> Decision:
-    """When to report an aspect: by everyday sentences of other folds, and by M-ABSA's dev part."""
+    """When to report an aspect: by the later everyday sentences, and by M-ABSA's dev part.
+
+    With the encoder it is the decision of the debate, else that of Stage 1; where the domain is
+    known, they are the same.
+    """
+    small, polarity, encoder = models
     texts = texts_.texts_of(data, "dev", ("mabsa_ko",))
     domains = {sample.domain for sample, _ in texts if sample.domain}
-    judged: dict[bool, list[decision.Judged]] = {
-        True: [],
-        False: [],
-    }  # by whether the domain is known
-    for sample in everyday_samples():
-        fold = fold_of(sample.text)
+
+    def read(view: View, sample: Sample) -> decision.Judged:
+        if encoded and view.domain not in domains:
+            view = encoder.encoded(view)
+        return decision.judged(view, sample.aspects or (), small, polarity, reader)
+
+    # By whether the domain is known.
+    judged: dict[bool, list[decision.Judged]] = {True: [], False: []}
+    for sample in later:
         for domain in {sample.domain, None}:
             view = view_of(sample.text, "ko", domain)
-            judged[domain in domains].append(
-                decision.judged(view, sample.aspects or (), taggers[fold], models[fold], reader)
-            )
-    for sample, view in texts:
-        if not sample.incomplete_gold:
-            judged[True].append(decision.judged(view, sample.aspects or (), *final, reader))
+            judged[domain in domains].append(read(view, sample))
+    judged[True] += [read(view, sample) for sample, view in texts if not sample.incomplete_gold]
     made = {}
     for known, cases in judged.items():
         options = [
@@ -341,62 +372,43 @@ def main() -> None:
     """Make the Korean models."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
+    parser.add_argument("earlier", type=Path, help="folder for models without the later sentences")
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
-    parser.add_argument("--every", type=int, default=1, help="take one of so many film reviews")
-    parser.add_argument("--keep-taggers", type=Path, help="folder with taggers made before")
+    parser.add_argument("--every", type=int, default=2, help="take one of so many film reviews")
     options = parser.parse_args()
-
-    shipped = list(shipped_samples(options.data, "ko", options.every))
     own = everyday()
-    places = [p for s in shipped if s.aspects for p in places_of(s, False)]
-    places += [p for s in own for p in places_of(s, True)]
-    texts = [(s, s.view.text) for s in [*shipped, *kote(options.data), *own, *expressions()]]
-    texts += statements(places)
-    texts = [(s, group) for s, group in texts if s.label is not None]
-    chosen, cases = text_cases([sample for sample, _ in texts])
-    cases = replace(cases, folds=np.array([fold_of(group) for _, group in texts]))
-    judged = np.array([bool(text.aspects) for text in chosen])
-    films = np.array([bool(t.aspects) or n % _FILM_SHARE == 0 for n, t in enumerate(chosen)])
-    valence = polarity_model._valence(shipped)
-    aspect_texts = [*shipped, *(replace(s, weight=_EVERYDAY_ASPECT) for s in own)]
-    _, aspects = aspect_cases(aspect_texts, valence)
-    tell("texts", f"{len(chosen)}, aspects {len(aspects.labels)}")
+    early = everyday_data.EARLIER["ko"]
+    for folder, sentences in ((options.earlier, own[:early]), (options.out, own)):
+        if not loading.tagger_file(folder, "ko").exists() or folder == options.out:
+            small_models(options.data, options.every, sentences, folder)
+    fit(options.data, options.every, options.earlier, own[early:], options.out)
 
-    whole = label_texts(shipped, own, options.data)
-    measured: list[tuple[Measures, ...]] = [()] * len(places)
-    label_rows: list[Measures] = [{}] * len(whole)
-    models = []
-    for fold, model in enumerate(fold_models(cases, judged, aspects, valence, films)):
-        models.append(model)
-        for number, place in enumerate(places):
-            if fold_of(place.group) == fold:
-                measured[number] = measures_of(place, model)
-        for number, (view, _, _) in enumerate(whole):
-            if fold_of(view.text) == fold:
-                label_rows[number] = readers.label_measures(view, model)
+
+def fit(data: Path, every: int, earlier: Path, later: Sequence[Labelled], out: Path) -> None:
+    """Fit readers and decisions to what the earlier models say of texts that they have not seen."""
+    models = models_of(earlier)
+    _, polarity, encoder = models
+    translated = [labelled(row) for row in read_rows(data / "dev" / "mabsa_ko.jsonl")]
+    places = [p for s in translated for p in places_of(s, False)]
+    places += [p for s in later for p in places_of(s, True)]
+    whole = label_texts(later, translated, data, every)
+    label_rows = []
+    for view, _, _ in whole:
+        plain = readers.label_measures(view, polarity)
+        more = readers.encoder_label_measures(encoder.encoded(view))
+        label_rows.append((plain, {**plain, **more}))
+    measured = [measures_of(place, polarity, encoder) for place in places]
     reader = fit_readers(measured, places, label_rows, whole)
-    reader.save(options.out / "readers_ko.json")
-
-    final = text_model(cases, judged, np.ones(len(chosen), bool))
-    table = polarity_model._solve(
-        aspects, np.ones(len(aspects.labels), bool), polarity_model._ASPECT_C, 1.0
-    )
-    final = replace(final, aspect_weights=table.without(TINY), valence=valence)
-    final.save(options.out / "polarity_ko.npz")
-
-    path = options.out / "tagger_ko.crf"
-    if options.keep_taggers:
-        taggers = [
-            Tagger((options.keep_taggers / f"tagger_{n}.crf").read_bytes()) for n in range(FOLDS)
-        ]
-        path.write_bytes((options.keep_taggers / "tagger_all.crf").read_bytes())
-        last = Tagger(path.read_bytes())
-    else:
-        taggers = [train_tagger(options.data, path, fold) for fold in range(FOLDS)]
-        last = train_tagger(options.data, path)
-    made = fit_decision(options.data, taggers, models, (last, final), reader)
-    made.save(options.out / "decision_ko.json")
-    record(options.out, ["polarity_ko.npz", "readers_ko.json", "tagger_ko.crf", "decision_ko.json"])
+    reader.save(loading.readers_file(out, "ko"))
+    texts_later = {sample.view.text for sample in later}
+    samples = [sample for sample in everyday_samples() if sample.text in texts_later]
+    for path, encoded in (
+        (loading.stage1_file(out, "ko"), False),
+        (loading.decision_file(out, "ko"), True),
+    ):
+        fit_decision(data, samples, models, reader, encoded=encoded).save(path)
+    files = (loading.readers_file, loading.stage1_file, loading.decision_file)
+    record(out, [file(out, "ko").name for file in files])
 
 
 if __name__ == "__main__":

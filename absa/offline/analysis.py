@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from absa.nodes.forks import renew_after_fork
 from absa.offline.given_aspects import judge as judge_given
-from absa.offline.labels import label_of
+from absa.offline.labels import CLEAR_LABEL, label_of
 from absa.offline.models import readers
 from absa.offline.models.decision import MOST, candidacies
 from absa.offline.models.judge import by_rules
@@ -95,12 +95,14 @@ class Analyser:
 def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
     shares = _label_shares(view, models)
     mood = models.polarity.text(view) if shares is None else _mood(shares)
+    if not models.hears_encoder(view):
+        view = _plain(view)
     second, overall = _read(view, models, given, mood)
     first = second
-    if models.stage1 is not None:
+    if models.stage1 is not None and view.encoded is not None:
         # Stage 1 speaks with the small models alone, the debate with everything there is.
         small, plain = replace(models, decision=models.stage1, stage1=None), _plain(view)
-        first, _ = _read(plain, small, given, models.polarity.text(plain))
+        first, _ = _read(plain, small, given, _mood_of(plain, small))
     knows_domain = view.domain in models.decision.domains
     compared = compare(
         first, second, KNOWN_DOMAIN if knows_domain and first is not second else None
@@ -134,7 +136,16 @@ def _label_shares(view: View, models: LanguageModels) -> list[float] | None:
     """The probabilities of the labels of the text, in a language with a reader of labels."""
     if models.readers is None:
         return None
-    return models.readers.label.shares(readers.label_measures(view, models.polarity))
+    polarity = models.polarity
+    plain = view.once(("label", id(polarity)), lambda: readers.label_measures(view, polarity))
+    measures = {**plain, **readers.encoder_label_measures(view)}
+    return models.readers.label_of(view).shares(measures)
+
+
+def _mood_of(view: View, models: LanguageModels) -> Probabilities:
+    """P(positive), P(negative), P(neutral) of the text as a whole."""
+    shares = _label_shares(view, models)
+    return models.polarity.text(view) if shares is None else _mood(shares)
 
 
 def _mood(shares: Sequence[float]) -> Probabilities:
@@ -143,11 +154,12 @@ def _mood(shares: Sequence[float]) -> Probabilities:
 
 
 def _read_label(shares: Sequence[float], found: Found) -> tuple[str, float]:
-    """The likeliest label; mixed where the text reads the opposite of all its aspects."""
+    """The likeliest label; mixed where it is unsure and the opposite of all aspects."""
     likely = max(shares)
     label = readers.READ_LABELS[shares.index(likely)]
     polarities = {finding.clause_reading.polarity for finding in found.reported} - {NEUTRAL}
-    if label in (POSITIVE, NEGATIVE) and polarities and label not in polarities:
+    opposite = label in (POSITIVE, NEGATIVE) and polarities and label not in polarities
+    if opposite and likely < CLEAR_LABEL:
         return MIXED, round(max(_LEAST_SURE, 1.0 - likely), 3)
     return label, round(likely, 3)
 

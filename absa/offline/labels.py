@@ -14,6 +14,8 @@ _FINDINGS = 0.2
 _FLATTEN = 0.85
 #: What is left for what a reader does not see.
 _LEAST = 0.02
+#: From this probability on a label that a reader gives may be the opposite of all aspects.
+CLEAR_LABEL = 0.6
 _OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 
 

@@ -81,8 +81,9 @@ class Judge:
         learned = readers.learned_measures(
             near, scope, scores.tolist(), self._text(near).tolist(), self._polarity, not others
         )
+        learned.update(readers.encoder_measures(near, start, end, not others))
         return Judgement(
-            said=self._readers.learned.probabilities(learned),
+            said=self._readers.polarity(near).probabilities(learned),
             rules=self._readers.rules.probabilities(measures),
             own=readers.opinions_of(near, scope),
         )

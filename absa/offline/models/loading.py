@@ -17,6 +17,7 @@ from absa.nodes.forks import ForkSafeLock
 from absa.offline.models.decision import Decision
 from absa.offline.models.encoder import Encoder
 from absa.offline.models.folder import ModelFolder, read_as, record, shipped
+from absa.offline.models.morpheme_encoder import MorphemeEncoder
 from absa.offline.models.network import Network
 from absa.offline.models.polarity_model import PolarityModel
 from absa.offline.models.readers import Readers
@@ -35,13 +36,22 @@ class LanguageModels:
     decision: Decision
     #: When Stage 1 reports a tuple, where it hears fewer readers than the debate.
     stage1: Decision | None = None
-    encoder: Encoder | None = None
+    encoder: Encoder | MorphemeEncoder | None = None
     #: The polarity of aspects in their own statement, where a language has readers of it.
     readers: Readers | None = None
 
     def read(self, view: View) -> View:
         """The text with what the encoder says of it, in a language that has one."""
         return self.encoder.encoded(view) if self.encoder else view
+
+    def hears_encoder(self, view: View) -> bool:
+        """Whether the encoder counts for aspects of this text, and not only for its label.
+
+        The Korean one adds nothing to them where the tagger knows the domain.
+        """
+        if isinstance(self.encoder, MorphemeEncoder):
+            return view.domain not in self.decision.domains
+        return self.encoder is not None
 
 
 class Models:
@@ -110,14 +120,17 @@ def stage1(folder: ModelFolder, lang: str) -> Decision | None:
 
 
 @cache
-def _shipped_encoder(lang: str) -> Encoder | None:
+def _shipped_encoder(lang: str) -> Encoder | MorphemeEncoder | None:
     return encoder(shipped(), lang)
 
 
-def encoder(folder: ModelFolder, lang: str) -> Encoder | None:
+def encoder(folder: ModelFolder, lang: str) -> Encoder | MorphemeEncoder | None:
     """The encoder that a folder has for a language, if it has one."""
     path = encoder_file(folder.path, lang)
-    return Encoder.read(folder.read(path.name), path) if folder.has(path.name) else None
+    if not folder.has(path.name):
+        return None
+    kind = MorphemeEncoder if lang == "ko" else Encoder
+    return kind.read(folder.read(path.name), path)
 
 
 def polarity(folder: ModelFolder, lang: str) -> PolarityModel:
@@ -162,7 +175,7 @@ def network_file(folder: Path, lang: str) -> Path:
 
 def encoder_file(folder: Path, lang: str) -> Path:
     """Where the shipped folder has the encoder of a language, if it has one."""
-    return folder / f"encoder_{lang}.onnx"
+    return folder / f"encoder_{lang}.{'npz' if lang == 'ko' else 'onnx'}"
 
 
 def polarity_file(folder: Path, lang: str) -> Path:

@@ -16,8 +16,9 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
+from absa.offline.models import encoder
 from absa.offline.models.folder import read_as
-from absa.offline.models.polarity_model import PolarityModel
+from absa.offline.models.polarity_model import LABELS, PolarityModel
 from absa.offline.text.annotations import (
     CONTRAST,
     MIXED,
@@ -31,6 +32,7 @@ from absa.offline.text.annotations import (
 from absa.offline.text.scope import Scope, Span, part
 
 _LIMIT = 4.0
+_TINY = 1e-3
 #: Of a longer text only so many clauses count for its label: the work per text is bounded.
 _STATEMENTS = 40
 _QUESTIONS = frozenset(
@@ -71,6 +73,9 @@ class Readers:
     learned: Reader
     rules: Reader
     label: Reader
+    #: The first and the last of them where an encoder has read the text, if the language has one.
+    encoded: Reader | None = None
+    encoded_label: Reader | None = None
 
     @classmethod
     def read(cls, content: bytes, path: Path) -> Self:
@@ -81,6 +86,14 @@ class Readers:
         """
         with read_as("a file of readers", path):
             return TypeAdapter(cls).validate_json(content)
+
+    def polarity(self, view: View) -> Reader:
+        """The reader of the polarity of aspects of a text."""
+        return self.encoded if view.encoded and self.encoded else self.learned
+
+    def label_of(self, view: View) -> Reader:
+        """The reader of the label of a text."""
+        return self.encoded_label if view.encoded and self.encoded_label else self.label
 
     def save(self, path: Path) -> None:
         """Write the file."""
@@ -165,6 +178,35 @@ def learned_measures(
         _put(measures, f"following {link}", model.text_scores(part(view, scope.beyond)).tolist())
     _put(measures, "text, alone" if alone else "text", whole)
     return measures
+
+
+def encoder_measures(view: View, start: int, end: int, alone: bool) -> Measures:
+    """What the encoder says of the aspect at characters ``[start, end)``, and of its text."""
+    measures: Measures = {}
+    if view.encoded is None:
+        return measures
+    scores = encoder.aspect_scores(view, start, end)
+    if scores is not None:
+        _put(measures, "encoder", scores.tolist())
+    whole = "encoder, text, alone" if alone else "encoder, text"
+    _put(measures, whole, _logs(view.encoded.labels[:3]))
+    return measures
+
+
+def encoder_label_measures(view: View) -> Measures:
+    """What the encoder says for a label of the text."""
+    measures: Measures = {}
+    if view.encoded is None:
+        return measures
+    for label, score in zip(READ_LABELS, _logs(view.encoded.labels), strict=True):
+        measures[f"encoder: {label}"] = score
+    for label, probability in zip(LABELS, view.encoded.unnamed, strict=True):
+        measures[f"encoder, unnamed: {label}"] = probability
+    return measures
+
+
+def _logs(shares: Sequence[float]) -> list[float]:
+    return [math.log(max(share, _TINY)) for share in shares]
 
 
 def label_measures(view: View, model: PolarityModel) -> Measures:

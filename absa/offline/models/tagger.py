@@ -34,7 +34,7 @@ _HEADER = struct.Struct("<4sI4s9I")
 #: How much the CRF's word counts beside the network's.
 _SHARE = 0.5
 #: How much the encoder counts beside both, in texts of a domain that they know and in others.
-_ENCODER_SHARES = {True: 0.35, False: 0.6}
+_ENCODER_SHARES = {"en": {True: 0.35, False: 0.6}, "ko": {True: 0.0, False: 0.5}}
 _DOMAINS = frozenset({"food", "hotel", "laptop", "restaurant"})
 
 Rows = list[list[str]]
@@ -119,7 +119,7 @@ class Tagger:
         else:
             shares, tags = view.once(("tags", id(self)), lambda: self._shares(view)), tags_of(view)
         if tags is not None:
-            share = _ENCODER_SHARES[view.domain in _DOMAINS]
+            share = _ENCODER_SHARES[view.lang][view.domain in _DOMAINS]
             shares = (1 - share) * shares + share * tags
         _, judged, in_judged, mentioned, in_mentioned = shares.T
         return judged.tolist(), (judged + mentioned).tolist(), (in_judged + in_mentioned).tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from absa.offline.labels import CLEAR_LABEL
 from absa.offline.models.loading import LANGUAGES
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.roles import lookup
@@ -341,7 +342,8 @@ def gap_risks(analysis: Analysis) -> list[dict[str, Any]]:
 def sentence_label(analysis: Analysis) -> tuple[str, float] | None:
     """The label of the whole text: the opposite of all its aspects only where it is clearly so."""
     label = analysis.label or _label_by_mood(analysis)
-    if label is not None and label[1] < _CLEAR and label[0] in _OPPOSITES:
+    clear = CLEAR_LABEL if analysis.label and analysis.lang == "ko" else _CLEAR
+    if label is not None and label[1] < clear and label[0] in _OPPOSITES:
         if _stated(analysis) == {_OPPOSITES[label[0]]}:
             return None
     return label

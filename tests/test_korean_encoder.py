@@ -1,0 +1,132 @@
+"""The Korean encoder: what it sees of a text, and what it says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from absa.nodes.assets import data_dir
+from absa.offline.models import loading
+from absa.offline.models.encoder import aspect_scores
+from absa.offline.models.folder import shipped
+from absa.offline.models.morpheme_encoder import PIECE, MorphemeEncoder
+from absa.offline.models.morpheme_inputs import FACTS, GRAMS, inputs_of
+from absa.offline.models.polarity_model import LABELS
+from absa.offline.text.annotations import View
+from absa.offline.text.views import view_of
+
+
+@pytest.fixture(scope="module")
+def encoder() -> MorphemeEncoder:
+    made = loading.encoder(shipped(), "ko")
+    assert isinstance(made, MorphemeEncoder)
+    return made
+
+
+def polarity(view: View, term: str) -> str:
+    start = view.text.index(term)
+    scores = aspect_scores(view, start, start + len(term))
+    assert scores is not None
+    return LABELS[int(np.argmax(scores))]
+
+
+def test_what_it_sees_of_a_text() -> None:
+    view = view_of("맛은 좋지만 양이 많지 않아요", "ko", "restaurant")
+    inputs = inputs_of(view)
+    forms = [token.form for token in view.tokens]
+    assert inputs.names[0] == "맛/NNG"
+    assert inputs.grams.shape == (len(forms), GRAMS) and inputs.facts.shape == (len(forms), FACTS)
+    assert inputs.facts[forms.index("좋"), 0] > 0
+    assert inputs.facts[forms.index("양"), 7] == 1  # a space is before it
+    assert inputs.clauses[0] < inputs.clauses[forms.index("양")]
+    assert inputs.domain and not inputs_of(replace(view, domain="cars")).domain
+
+
+def test_each_aspect_has_the_polarity_of_its_own_clause(encoder: MorphemeEncoder) -> None:
+    view = encoder.encoded(view_of("배송은 빨랐는데 포장이 엉망이에요", "ko"))
+    assert (polarity(view, "배송"), polarity(view, "포장")) == ("positive", "negative")
+    assert view.encoded is not None
+    assert view.encoded.tags.shape == (len(view.tokens), 5)
+    assert view.encoded.tags.sum(axis=1) == pytest.approx(1, abs=1e-4)
+    assert sum(view.encoded.labels) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_long_text_is_read_in_pieces(encoder: MorphemeEncoder) -> None:
+    sentence = "국물은 깊고 진한데 면이 퍼져서 나왔어요. "
+    view = encoder.encoded(view_of(sentence * 40, "ko"))
+    assert view.encoded is not None and len(view.tokens) > 2 * PIECE
+    assert view.encoded.polarities.shape == (len(view.tokens), 3)
+    assert len(view.encoded.pieces) == len(view.tokens) + 1
+    # One word of a thousand syllables has neither clauses nor known morphemes.
+    strange = encoder.encoded(view_of("뷁" * 1000, "ko"))
+    assert strange.encoded is not None
+    assert np.isfinite(strange.encoded.polarities).all()
+
+
+def test_a_text_without_words_stays_as_it_is(encoder: MorphemeEncoder) -> None:
+    view = View("", "ko")
+    assert encoder.encoded(view) is view
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "encoder_ko.npz"
+    content = (data_dir("resources") / "models" / "encoder_ko.npz").read_bytes()
+    for damaged in (b"", content[:1000]):
+        with pytest.raises(ValueError, match=r"encoder_ko\.npz is not a Korean encoder"):
+            MorphemeEncoder.read(damaged, path)
+
+
+def test_numpy_reads_what_torch_has_learned(tmp_path: Path) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from training import korean_encoder as training
+
+    views = [view_of(text, "ko") for text in ("배송이 빨라요", "화면은 밝은데 소음이 있네요.")]
+    names = sorted({f"{token.form}/{token.tag}" for view in views for token in view.tokens})
+    words = training.Words(["", *names], 4)
+    torch.manual_seed(0)
+    vectors = np.random.default_rng(0).normal(size=(len(names) + 1, 8))
+    model = training.Encoder(vectors.astype(np.float32), words.trained).eval()
+    training.save(model, words, tmp_path / "encoder_ko.npz")
+    made = MorphemeEncoder.read((tmp_path / "encoder_ko.npz").read_bytes(), tmp_path)
+    texts = [training.example(view, words) for view in views]
+    batch = training.batch_of(texts)
+    with torch.no_grad():
+        hidden, _ = model.hidden(batch, 0.0)
+        tags, polarities, whole = model.heads(hidden, batch["mask"], 0.0)
+        labels = model.label(whole).softmax(-1)
+    for row, view in enumerate(views):
+        encoded, size = made.encoded(view).encoded, len(view.tokens)
+        assert encoded is not None
+        assert encoded.tags == pytest.approx(tags[row, :size].softmax(-1).numpy(), abs=0.02)
+        assert encoded.polarities == pytest.approx(polarities[row, 1 : size + 1].numpy(), abs=0.03)
+        assert encoded.labels == pytest.approx(labels[row].tolist(), abs=0.02)
+
+
+def test_joined_texts_keep_what_each_half_says() -> None:
+    pytest.importorskip("torch")
+    from training import korean_encoder as training
+
+    words = training.Words([""], 1)
+    halves = []
+    for text, term, word in (("맛은 좋아요", "맛", "positive"), ("양이 적어요", "양", "negative")):
+        view = view_of(text, "ko")
+        start = text.index(term)
+        aspect = {"term": term, "from": start, "to": start + 1, "polarity": word}
+        made = training.example(view, words)
+        assert made is not None
+        made = training.with_aspects(made, view, [{**aspect, "evidence": text[-4:]}])
+        made.label = training.TEXT_LABELS.index(word)
+        halves.append(made)
+    joint = training.example(view_of("근데", "ko"), words)
+    both = training.joined(halves[0], halves[1], joint)
+    by = len(halves[0].words) + len(joint.words)
+    assert both.label == training.TEXT_LABELS.index("mixed")
+    assert len(both.words) == len(both.tags) == by + len(halves[1].words)
+    assert [span[:3] for span in both.spans] == [(0, 1, 0), (by, by + 1, 1)]
+    assert both.spans[1][4] and min(both.spans[1][4]) > by
+    assert list(both.clauses) == sorted(both.clauses)
+    assert both.clauses[by - 1] == both.clauses[by] > both.clauses[0]
