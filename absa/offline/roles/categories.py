@@ -52,9 +52,6 @@ def unnamed(analysis: Analysis, inputs: RoleInputs) -> list[Unnamed]:
     likely = max(analysis.mood)
     polarity = LABELS[analysis.mood.index(likely)]
     reported = model.unnamed_judgements(part, analysis, allowed)
-    if reported:
-        named = {category_of(analysis, finding, inputs) for finding in analysis.findings}
-        reported = [(name, p) for name, p in reported if name not in named]
     evidence = lookup.evidence(analysis, analysis.overall) if analysis.overall else ""
     evidence = evidence or analysis.text.strip()[: lookup.EVIDENCE_LIMIT]
     return [Unnamed(polarity, evidence, round(p, 3), name) for name, p in reported]
