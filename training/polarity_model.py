@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from absa.offline.models import cues, loading
-from absa.offline.models.folder import record
+from absa.offline.models.folder import ModelFolder, record
 from absa.offline.models.hashing import Table, added
 from absa.offline.models.polarity_model import LABELS, PolarityModel
 from absa.offline.models.zone_network import ZoneNet
@@ -298,9 +298,13 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lang", choices=sorted(SOURCES), action="append")
+    parser.add_argument("--only-share", action="store_true", help="fit the encoder's share only")
     options = parser.parse_args()
     for lang in options.lang or ("en",):
-        model = train(shipped_samples(options.data, lang), lang)
+        if options.only_share:
+            model = loading.polarity(ModelFolder(options.out, trusted=True), lang)
+        else:
+            model = train(shipped_samples(options.data, lang), lang)
         if loading.encoder_file(options.out, lang).exists():
             model = blended(model, unseen_texts(options.data, lang, options.out))
         model.save(options.out / f"polarity_{lang}.npz")

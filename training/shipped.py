@@ -92,19 +92,34 @@ def fit_decision(data: Path, lang: str, folder: Path) -> list[str]:
     named = domains_of(texts_of(data, "dev", NAMED[lang]))
     unnamed = domains_of(texts_of(data, "dev", UNNAMED[lang]))
     domains = named | ({OTHER} if lang in EVERYDAY else set())
-    readings = {loading.decision_file(folder, lang): texts}
-    if any(view.encoded for _, view in texts):
-        small = [(sample, replace(view, encoded=None)) for sample, view in texts]
-        readings[loading.stage1_file(folder, lang)] = small
-    for path, views in readings.items():
+    # What does not depend on the encoder is computed once for Stage 1 and for the debate.
+    known = [(sample, replace(view, memo={})) for sample, view in texts if view.domain]
+    # Everyday sentences say how to decide where the domain is another one, or is not named.
+    free = [
+        (sample, replace(view, domain=None, memo={}))
+        for sample, view in texts
+        if sample.label is not None
+    ]
+    worth, mentioned = _WORTH[lang], _MENTIONED[lang]
+
+    def fitted(texts: Texts) -> decision.Decision:
         judged = [
             decision.judged(view, sample.aspects or (), reader, polarity, domains=named)
-            for sample, view in views
+            for sample, view in texts
         ]
-        decision.fit(
-            judged, domains, named - unnamed, worth=_WORTH[lang], mentioned=_MENTIONED[lang]
-        ).save(path)
-    return [path.name for path in readings]
+        return decision.fit(judged, domains, named - unnamed, worth=worth, mentioned=mentioned)
+
+    made = {loading.decision_file(folder, lang): (known, free)}
+    if any(view.encoded for _, view in texts):
+        made[loading.stage1_file(folder, lang)] = (without_encoder(known), without_encoder(free))
+    for path, (inside, outside) in made.items():
+        replace(fitted(inside), elsewhere=fitted(outside) if outside else None).save(path)
+    return [path.name for path in made]
+
+
+def without_encoder(texts: Texts) -> Texts:
+    """The texts as Stage 1 reads them."""
+    return [(sample, replace(view, encoded=None)) for sample, view in texts]
 
 
 def main() -> None:

@@ -212,6 +212,7 @@ def _learned(
 ) -> tuple[list[Finding], list[Finding]]:
     """What the models stand for, and what is worth a second look."""
     decision = models.decision.of(view.domain)
+    helped = models.readers is None and view.encoded is None
     firsts = [clause.first for clause in view.clauses]
     made = candidacies(view, models.tagger, models.polarity, noun_phrases, models.readers)
     aspects = [
@@ -231,7 +232,7 @@ def _learned(
     for aspect, each, (clause, nearest) in zip(
         aspects, made, polarity_rules.read_by_rules(view, aspects), strict=True
     ):
-        if models.readers is None and view.domain not in decision.domains:
+        if helped and view.domain not in decision.domains:
             each = replace(each, said=polarity_rules.blend_with_rules(each.said, clause))
         word, likely = decision.polarity(each)
         sure = decision.confidence(each, word, likely)

@@ -34,7 +34,7 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Find
         probabilities = judgement.said
         if judgement.rules is not None:
             clause = nearest = by_rules(view, aspect, judgement)
-        elif view.domain not in models.decision.domains:
+        elif view.encoded is None and view.domain not in models.decision.domains:
             probabilities = polarity_rules.blend_with_rules(probabilities, clause)
         likely = max(probabilities)
         word, sure = LABELS[probabilities.index(likely)], round(likely, 3)

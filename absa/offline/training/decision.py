@@ -46,11 +46,13 @@ def judged(
 ) -> Judged:
     """Let the models speak about a labelled text.
 
-    In a text of none of the `domains` the rules' reading is added, as when the text is analysed.
+    In a text of none of the `domains` that no encoder has read, the rules' reading is added, as
+    when the text is analysed.
     """
     key = language(view.lang).key
     candidates = candidacies(view, tagger, polarity, find_noun_phrases(view), reader)
-    if domains is not None and reader is None and view.domain not in domains:
+    helped = reader is None and view.encoded is None
+    if helped and domains is not None and view.domain not in domains:
         candidates = _backed(view, candidates)
     keyed = ((key(view.text[made.start : made.end]), made) for made in candidates)
     gold = frozenset((key(a.term), a.polarity) for a in named if a.term and not a.implicit)
