@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from absa.offline.models import loading
-from absa.offline.models.decision import OTHER
+from absa.offline.models.decision import OTHER, Decision
 from absa.offline.models.features import features
 from absa.offline.models.folder import ModelFolder, record
 from absa.offline.text.annotations import View
@@ -102,7 +102,7 @@ def fit_decision(data: Path, lang: str, folder: Path) -> list[str]:
     ]
     worth, mentioned = _WORTH[lang], _MENTIONED[lang]
 
-    def fitted(texts: Texts) -> decision.Decision:
+    def fitted(texts: Texts) -> Decision:
         judged = [
             decision.judged(view, sample.aspects or (), reader, polarity, domains=named)
             for sample, view in texts
