@@ -18,7 +18,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from typing_extensions import override
 
-from absa.backends.echo import without_key
+from absa.backends.echo import hide_in
 from absa.backends.faults import NoAnswer
 from absa.backends.keys import OPENAI_URL, Key
 from absa.backends.servers import Dialect
@@ -37,6 +37,8 @@ _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 LARGEST_BODY = 16 * 2**20
 """Largest accepted response in bytes. 40,000 tokens with their probabilities fit."""
 _MOST_REDIRECTS = 5
+# They describe the body as it was sent, which is decoded and may be shortened.
+_OF_RAW_BODY = ("content-length", "content-encoding", "transfer-encoding")
 
 
 @dataclass(frozen=True)
@@ -180,16 +182,15 @@ class _Client(openai.DefaultAioHttpClient):
             content = await _read_limited(response)
         finally:
             await response.aclose()
-        response.headers.pop("content-encoding", None)  # it is decoded
         # Every response comes through here, so no key gets past this line.
-        return without_key(
-            httpx2.Response(
-                response.status_code,
-                headers=response.headers,
-                content=content,
-                request=response.request,
-                extensions=response.extensions,
-            )
+        content = hide_in(content, request.headers.get("authorization", "").removeprefix("Bearer "))
+        headers = response.headers.multi_items()
+        return httpx2.Response(
+            response.status_code,
+            headers=[(name, value) for name, value in headers if name.lower() not in _OF_RAW_BODY],
+            content=content,
+            request=response.request,
+            extensions=response.extensions,
         )
 
 

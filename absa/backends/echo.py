@@ -1,4 +1,4 @@
-"""Removes the API key from each response before anything else reads it.
+"""Removes the API key from the body of each response before anything else reads it.
 
 A model can repeat the key in an answer, and a server can repeat it in an error. All responses pass
 this one place, so the key cannot reach the cache, traces, outputs, errors or reports.
@@ -9,30 +9,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-import httpx2
-
 from absa.backends.keys import SHORTEST_KEY
 from absa.schemas.secrets import HIDDEN
-
-
-def without_key(response: httpx2.Response) -> httpx2.Response:
-    """Return a response without the key that its request was sent with."""
-    key = response.request.headers.get("authorization", "").removeprefix("Bearer ")
-    content = hide_in(response.content, key)
-    if content is response.content:
-        return response
-    headers = [
-        (name, value)
-        for name, value in response.headers.multi_items()
-        if name.lower() not in ("content-length", "content-encoding", "transfer-encoding")
-    ]
-    return httpx2.Response(
-        response.status_code,
-        headers=headers,
-        content=content,
-        request=response.request,
-        extensions=response.extensions,
-    )
 
 
 def hide_in(body: bytes, key: str) -> bytes:

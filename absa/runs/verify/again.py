@@ -13,7 +13,7 @@ from absa.inputs import graph_input
 from absa.runs.directory import OUTPUTS, TRACES
 from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.indexed_file import Line
-from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.evidence import Evidence, Findings
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import call_key, call_name, differing, number_of, shown, some_of
 from absa.schemas.backend import Ask, Reply
@@ -120,7 +120,7 @@ class Replayer:
         return again, differences
 
 
-def same_prompts(e: Evidence, again: FinalOutput) -> Found:
+def same_prompts(e: Evidence, again: FinalOutput) -> Findings:
     """S6: the prompts contain only the text and the earlier answers."""
     ours = {(c.node, c.turn): c.prompt_sha256 for c in again.process_trace}
     for call in e.calls:

@@ -8,14 +8,14 @@ from typing import Any, get_args
 import httpx2
 
 from absa.runs.directory import TRACES
-from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.evidence import Evidence, Findings
 from absa.runs.verify.words import call_key, call_name, dicts_of, shown
 from absa.schemas.settings import SECOND_READER, BackendSettings
 
 _KINDS = get_args(BackendSettings.model_fields["kind"].annotation)
 
 
-def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Found:
+def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Findings:
     """Compare the recorded calls with the settings.
 
     Only the shipped backends are checked; a program can use its own backend under another name.

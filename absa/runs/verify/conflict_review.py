@@ -21,19 +21,19 @@ from absa.schemas.output import FinalOutput
 
 PROTOCOL = "conflict_review"
 Answers = Mapping[str, Mapping[str, Any]]
-Found = Iterator[tuple[str, str]]
+Findings = Iterator[tuple[str, str]]
 _PERSPECTIVES = {"p_neg": "A", "p_imp": "B", "p_lit": "C"}
 _REVIEWERS = {"A": "review_a", "B": "review_b", "C": "review_c"}
 
 
-def review_follows(output: FinalOutput, answers: Answers) -> Found:
+def review_follows(output: FinalOutput, answers: Answers) -> Findings:
     """S1: candidates, flags and actions come from the answers."""
     yield from _candidates_follow(output, answers)
     yield from _conflicts_follow(output)
     yield from _actions_follow(output, answers)
 
 
-def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
+def _candidates_follow(output: FinalOutput, answers: Answers) -> Findings:
     aspect_names = _given(output)
     key = language(output.lang).key
     expected: list[tuple[str, str | None, str]] = []
@@ -69,7 +69,7 @@ def _candidates_follow(output: FinalOutput, answers: Answers) -> Found:
         yield "S1", "stage1_tuples are not those of the candidates"
 
 
-def _conflicts_follow(output: FinalOutput) -> Found:
+def _conflicts_follow(output: FinalOutput) -> Findings:
     meta = output.meta
     groups: dict[str, dict[str, str]] = {}
     for c in meta.candidates:
@@ -87,7 +87,7 @@ def _conflicts_follow(output: FinalOutput) -> Found:
         yield "S1", "the reviewers are asked if, and only if, something is flagged"
 
 
-def _actions_follow(output: FinalOutput, answers: Answers) -> Found:
+def _actions_follow(output: FinalOutput, answers: Answers) -> Findings:
     meta, flagged = output.meta, _flagged(output)
     decided = [t for a in meta.arbiter_actions for t in a.target_tuple_ids]
     if sorted(decided) != sorted(flagged):
@@ -108,7 +108,7 @@ def _actions_follow(output: FinalOutput, answers: Answers) -> Found:
             yield "S1", f"{action.actor} acted on {_short(action.target_tuple_ids)}: not flagged"
 
 
-def actions_visible(output: FinalOutput) -> Found:
+def actions_visible(output: FinalOutput) -> Findings:
     """S4: the candidates after the actions are the final aspects."""
     left = {c.tuple_id: c for c in output.meta.candidates}
     for action in output.meta.arbiter_actions:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from absa.runs.directory import first_problem
 from absa.runs.verify.conflict_review import actions_visible
-from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.evidence import Evidence, Findings
 from absa.runs.verify.words import judgement, named
 from absa.schemas.answers import Span, name_of
 from absa.schemas.records import Correction
@@ -63,7 +63,7 @@ class _Snapshot(BaseModel):
         return frozenset(s.judgement for s in self.sentiments)
 
 
-def corrections_visible(e: Evidence) -> Found:
+def corrections_visible(e: Evidence) -> Findings:
     """S4: applying the corrections one by one to Stage 1 gives the patched tuples."""
     result, log = e.output.final_result, e.output.meta.correction_applied_log
     if e.is_conflict_review:
@@ -111,7 +111,7 @@ def _ends_as(
     e: Evidence,
     state: Mapping[str, frozenset[str]],
     last: Mapping[str, tuple[Correction, _Snapshot | None]],
-) -> Found:
+) -> Findings:
     """The state after the log equals the record: the tuples and, if adopted, every detail."""
     expected = {(key, p) for key, polarities in state.items() for p in polarities}
     recorded = e.keyed(e.output.final_result.stage2_tuples)

@@ -18,7 +18,7 @@ from absa.schemas.errors import AnswerError
 from absa.schemas.output import AspectTuple, FinalOutput
 
 Tuples = frozenset[tuple[str, str]]
-Found = Iterator[tuple[str, str]]
+Findings = Iterator[tuple[str, str]]
 """Violations as (check, what is wrong)."""
 
 

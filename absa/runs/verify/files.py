@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from absa.aux_hf import disagrees, polarity_of
 from absa.runs.directory import GATE, OUTPUTS, SCORECARDS, TRACES
-from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.evidence import Evidence, Findings
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import (
     call_key,
@@ -29,7 +29,7 @@ from absa.schemas.settings import AuxHfSettings
 from absa.scorecard import scorecard
 
 
-def same_calls(e: Evidence) -> Found:
+def same_calls(e: Evidence) -> Findings:
     """The trace of a sample is its output's `process_trace`, call by call."""
     traced: dict[tuple[str, int], dict[str, Any]] = {}
     for line in e.calls:
@@ -51,7 +51,7 @@ def same_calls(e: Evidence) -> Found:
             yield "S1", f"{TRACES}: {call_name(key)} {what}"
 
 
-def same_scorecard(e: Evidence) -> Found:
+def same_scorecard(e: Evidence) -> Findings:
     """The scorecard follows from its output, and its gold is readable."""
     if e.card is None:
         return
@@ -83,7 +83,7 @@ def sample_of(output: FinalOutput, card: Mapping[str, Any]) -> Sample:
     )
 
 
-def same_gate_log(e: Evidence) -> Found:
+def same_gate_log(e: Evidence) -> Findings:
     """The lines of the gate's file are the output's `override_gate`."""
     lines = [{k: v for k, v in g.record.items() if k not in ("uid", "seed")} for g in e.gate]
     listed = mapping_of(e.raw.get("meta")).get("override_gate", [])
@@ -93,7 +93,7 @@ def same_gate_log(e: Evidence) -> Found:
         yield "S1", f"{GATE}: {some_of(whats, '; ')}"
 
 
-def same_signal(e: Evidence, settings: AuxHfSettings) -> Found:
+def same_signal(e: Evidence, settings: AuxHfSettings) -> Findings:
     """The reading of a classifier's label. The label itself cannot be checked."""
     signal = mapping_of(e.raw.get("aux_signals")).get("hf")
     if signal is None:

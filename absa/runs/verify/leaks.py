@@ -10,7 +10,7 @@ from typing import Any
 
 from absa.runs.directory import GATE, OUTPUTS, TRACES
 from absa.runs.indexed_file import Line
-from absa.runs.verify.evidence import Evidence, Found
+from absa.runs.verify.evidence import Evidence, Findings
 from absa.runs.verify.words import call_key, call_name
 from absa.schemas.secrets import LOOKS_LIKE_KEY
 
@@ -25,7 +25,7 @@ _GOLD_KEY = re.compile(r"(?<!\\)\"(gold(?:_\w+)?)\"\s*:", re.IGNORECASE)
 _GOLD_FIELDS = frozenset({"term", "from", "to", "polarity"})
 
 
-def nothing_leaked(e: Evidence) -> Found:
+def nothing_leaked(e: Evidence) -> Findings:
     """S6: answers and results contain neither gold nor secrets."""
     own_keys = _own_keys()
     for name, lines in ((TRACES, e.calls), (OUTPUTS, [e.line]), (GATE, e.gate)):

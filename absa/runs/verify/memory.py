@@ -19,12 +19,12 @@ from absa.schemas.answers import POLARITIES
 from absa.schemas.memory import Episode
 from absa.schemas.output import FinalOutput
 
-Found = Iterator[tuple[str, str]]
+Findings = Iterator[tuple[str, str]]
 _NUMBERED = re.compile(r"A[1-9][0-9]*")
 _NAME = re.compile(r"[a-z0-9_]+/[A-Za-z_]+", re.ASCII)
 
 
-def recalled_fairly(output: FinalOutput, split: str | None, *, any_split: bool) -> Found:
+def recalled_fairly(output: FinalOutput, split: str | None, *, any_split: bool) -> Findings:
     """S6. A message never repeats the wrong value, because it can be a secret."""
     if output.meta.memory is None:
         return
