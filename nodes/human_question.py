@@ -16,11 +16,13 @@ from absa.nodes.names import clean_name, cleaned_name
 from absa.nodes.text import grounded, locate
 from absa.schemas.answers import (
     Answer,
+    AspectReview,
     AteReviewAnswer,
     AtsaAnswer,
     AtsaReviewAnswer,
     ExtractAnswer,
     PersonaJudgeAnswer,
+    SentimentReview,
     name_of,
     read_answer,
 )
@@ -218,21 +220,16 @@ def _conflict_review(output: FinalOutput) -> Iterator[Voice]:
 
 
 def _stage2(output: FinalOutput) -> Iterator[Voice]:
-    for review in _answers(output, "ate_review", AteReviewAnswer):
-        for item in review.aspect_review:
-            if item.action in NOT_CORRECTIONS:
-                says = _with_reason(str(item.action), item.reason)
-                yield Voice(stage="review", who="ATE", aspect=name_of(item.term), says=says)
-    for opinion in _answers(output, "atsa_review", AtsaReviewAnswer):
-        for sentiment_review in opinion.sentiment_review:
-            if sentiment_review.action in NOT_CORRECTIONS:
-                says = _with_reason(str(sentiment_review.action), sentiment_review.reason)
-                yield Voice(
-                    stage="review",
-                    who="ATSA",
-                    aspect=name_of(sentiment_review.aspect_ref),
-                    says=says,
-                )
+    ate = _answers(output, "ate_review", AteReviewAnswer)
+    atsa = _answers(output, "atsa_review", AtsaReviewAnswer)
+    reviews: list[tuple[str, str | None, AspectReview | SentimentReview]] = [
+        *(("ATE", review.term, review) for answer in ate for review in answer.aspect_review),
+        *(("ATSA", one.aspect_ref, one) for answer in atsa for one in answer.sentiment_review),
+    ]
+    for who, aspect, review in reviews:
+        if review.action in NOT_CORRECTIONS:
+            says = _with_reason(review.action, review.reason)
+            yield Voice(stage="review", who=who, aspect=name_of(aspect), says=says)
     for entry in output.meta.correction_applied_log:
         yield _correction(entry)
 

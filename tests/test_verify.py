@@ -965,7 +965,7 @@ def test_the_record_of_an_unreadable_line_must_be_that_of_the_data(tmp_path: Pat
 
 
 def test_the_server_of_a_call_is_the_one_of_the_settings() -> None:
-    from absa.runs.verify.callers import _allowed
+    from absa.runs.verify.files import _allowed
 
     base = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:8000/v1"}
     backend = BackendSettings.model_validate(base)

@@ -1,11 +1,13 @@
-"""Counts and S1: the files of a run agree with each other."""
+"""Counts and S1: the files of a run agree with each other and with the settings."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
+import httpx2
 from pydantic import ValidationError
 
 from absa.aux_hf import disagrees, polarity_of
@@ -20,13 +22,16 @@ from absa.runs.verify.words import (
     differing,
     mapping_of,
     number_of,
+    shown,
     some_of,
 )
 from absa.schemas.json_text import parse_json
 from absa.schemas.output import FinalOutput
 from absa.schemas.sample import GoldAspect, Sample
-from absa.schemas.settings import AuxHfSettings
+from absa.schemas.settings import SECOND_READER, AuxHfSettings, BackendSettings
 from absa.scorecard import scorecard
+
+_KINDS = get_args(BackendSettings.model_fields["kind"].annotation)
 
 
 def same_calls(e: Evidence) -> Findings:
@@ -110,3 +115,47 @@ def same_signal(e: Evidence, settings: AuxHfSettings) -> Findings:
     }
     for what in compared({name: recorded.get(name) for name in facts}, facts, "not"):
         yield "S1", f"{OUTPUTS}: aux_signals.hf.{what}"
+
+
+def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Findings:
+    """Compare the recorded calls with the settings.
+
+    Only the shipped backends are checked; a program can use its own backend under another name.
+    A replay repeats the models of the recorded run.
+    """
+    asked = backend.model_copy(update={"seed": seed})
+    for call in dicts_of(e.raw.get("process_trace")):
+        key = call_key(call)
+        name = call.get("backend")
+        if key[0] == SECOND_READER and name in ("offline", backend.kind):
+            continue
+        if name not in _KINDS:
+            continue
+        if name != backend.kind:
+            yield "S1", f"{TRACES}: {call_name(key)} names the backend {name}, not {backend.kind}"
+        elif name != "replay":
+            for part, allowed in _allowed(asked, *key).items():
+                if call.get(part) not in allowed:
+                    what = f"has the {part} {shown(call.get(part))}, the settings have"
+                    yield "S1", f"{TRACES}: {call_name(key)} {what} {shown(allowed[0])}"
+
+
+def _allowed(backend: BackendSettings, node: str, turn: int) -> dict[str, tuple[Any, ...]]:
+    """The allowed values in a trace. A seed is not recorded if the model does not accept it."""
+    if backend.kind == "offline":
+        return {"model": (None,), "seed": (None,), "host": (None,)}
+    role = backend.role(node)
+    assert role.seed is not None, "a role without a seed has the backend's"
+    # Only a repeated question adds its turn to the seed. Turns of a debate are different questions.
+    seed = role.seed + (turn if node == "extract" else 0)
+    allowed: dict[str, tuple[Any, ...]] = {"model": (role.model,), "seed": (seed, None)}
+    # Without a base_url the environment named the server. Cached answers of earlier versions do
+    # not contain the server.
+    if role.base_url is not None and not backend.allow_redirects:
+        allowed["host"] = (_host(role.base_url), None)
+    return allowed
+
+
+@cache
+def _host(base_url: str) -> str:
+    return httpx2.URL(base_url).netloc.decode()

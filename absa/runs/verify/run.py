@@ -41,14 +41,18 @@ from absa.runs.identity import (
 from absa.runs.indexed_file import Artefact, Line
 from absa.runs.journal import FILE as JOURNAL_FILE
 from absa.runs.verify.again import Replayer, same_prompts
-from absa.runs.verify.callers import called_as_set
 from absa.runs.verify.corrections import corrections_visible
 from absa.runs.verify.data import DataChanged, DataGone, find_data, size_of
 from absa.runs.verify.evidence import Evidence
-from absa.runs.verify.files import same_calls, same_gate_log, same_scorecard, same_signal
+from absa.runs.verify.files import (
+    called_as_set,
+    same_calls,
+    same_gate_log,
+    same_scorecard,
+    same_signal,
+)
 from absa.runs.verify.journal import JournalCheck, record_costs
-from absa.runs.verify.leaks import leaks, nothing_leaked
-from absa.runs.verify.memory import recalled_fairly
+from absa.runs.verify.leaks import leaks, nothing_leaked, recalled_fairly
 from absa.runs.verify.metrics import check_metrics
 from absa.runs.verify.person import before_person, person_follows
 from absa.runs.verify.report import CHECKS, COUNTS, JOURNAL, METRICS, Check, VerifyReport, Violation
