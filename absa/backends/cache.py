@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Container
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from absa.backends.likelihood import named
 from absa.backends.wrapper import Wrapper
 from absa.database import Database, StorageError
 from absa.schemas.answers import Answer, read_answer
-from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import AnswerError
 from absa.schemas.settings import BackendSettings
 
@@ -55,23 +55,22 @@ def _asked_for(answer: type[Answer]) -> str:
     return f"{schema} {where}" if (where := named(answer)) else schema
 
 
+@dataclass(frozen=True)
 class AnswerKeys:
-    """Makes the cache key and the owner of an answer."""
+    """Makes the cache key and the owner of an answer, for the questions of one run.
 
-    def __init__(self, settings: BackendSettings, run_id: str, *, shared: bool = True) -> None:
-        """Make keys for the questions of one run.
+    If `shared` is false, only the call that paid for an answer gets it again. A run without the
+    cache therefore asks nothing twice when it is resumed.
+    """
 
-        If `shared` is false, only the call that paid for an answer gets it again. A run without the
-        cache therefore asks nothing twice when it is resumed.
-        """
-        self._settings = settings
-        self.run_id = run_id
-        self.shared = shared
+    settings: BackendSettings
+    run_id: str
+    shared: bool = True
 
     def of_sample(self, uid: str) -> str:
         """The prefix of the owner of every answer of a sample."""
         # As JSON, so that one uid cannot be a prefix of another.
-        return json.dumps([self.run_id, self._settings.seed, uid])[:-1] + ", "
+        return json.dumps([self.run_id, self.settings.seed, uid])[:-1] + ", "
 
     def owner(self, question: Ask) -> str:
         """The run and the call that this question belongs to."""
@@ -80,7 +79,7 @@ class AnswerKeys:
     def key(self, question: Ask) -> str:
         """The hash of everything that the answer depends on."""
         parts: list[Any] = [
-            self._settings.role(question.node).model_dump(exclude=_KEYS),
+            self.settings.role(question.node).model_dump(exclude=_KEYS),
             question.seed_offset,
             question.temperature,
             question.prompt_sha256,
@@ -158,33 +157,32 @@ class Answers:
         self._db.write(sql, len(beginning), beginning)
 
 
+@dataclass(eq=False)
 class CachedBackend(Wrapper):
     """A backend that caches the answers of another backend."""
 
-    def __init__(self, inner: Backend, keys: AnswerKeys, answers: Answers) -> None:
-        super().__init__(inner)
-        self._keys = keys
-        self._answers = answers
+    keys: AnswerKeys
+    answers: Answers
 
     async def aask(self, question: Ask) -> Reply:
         """Return the cached answer, or ask and cache the new one."""
-        key, owner = self._keys.key(question), self._keys.owner(question)
-        async with self._answers.under_way(key):
-            with self._answers.claim(key) as claim:
+        key, owner = self.keys.key(question), self.keys.owner(question)
+        async with self.answers.under_way(key):
+            with self.answers.claim(key) as claim:
                 reply = self._recall(question, key, owner)
                 if reply is None and not claim.is_held:
                     await claim.wait()
                     reply = self._recall(question, key, owner)
                 if reply is not None:
                     return reply
-                reply = await self._inner.aask(question)
+                reply = await self.inner.aask(question)
                 if (text := write_reply(question, reply)) is not None:
                     # The next agent is asked only after this answer is stored.
-                    await asyncio.wrap_future(self._answers.put(key, owner, text))
+                    await asyncio.wrap_future(self.answers.put(key, owner, text))
         return reply
 
     def _recall(self, question: Ask, key: str, owner: str) -> Reply | None:
-        stored = self._answers.get(key, owner, question.uid)
+        stored = self.answers.get(key, owner, question.uid)
         return read_reply(question, stored[1], own=stored[0]) if stored else None
 
 

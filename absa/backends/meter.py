@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from absa.backends.wrapper import Wrapper
 from absa.prices import add_costs, price_of, prices
-from absa.schemas.backend import Ask, Backend, Reply, known_usage
+from absa.schemas.backend import Ask, Reply, known_usage
 from absa.schemas.errors import BackendError
 
 # After this many unanswered calls of one agent in a row, the server counts as down.
@@ -159,20 +159,19 @@ def _without_usage(spent: Spent) -> str:
     )
 
 
+@dataclass(eq=False)
 class MeteredBackend(Wrapper):
     """A backend that counts the calls of another backend."""
 
-    def __init__(self, inner: Backend, meter: Meter) -> None:
-        super().__init__(inner)
-        self._meter = meter
+    meter: Meter
 
     async def aask(self, question: Ask) -> Reply:
         """Ask the inner backend, or raise `StopRun`."""
-        self._meter.check()
+        self.meter.check()
         try:
-            reply = await self._inner.aask(question)
+            reply = await self.inner.aask(question)
         except BackendError as error:
-            self._meter.failed(question.uid, error)
+            self.meter.failed(question.uid, error)
             raise
-        self._meter.answered(question.uid, question.node, reply.model, reply.usage)
+        self.meter.answered(question.uid, question.node, reply.model, reply.usage)
         return reply

@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import dataclass, field
 
 from absa.backends.meter import StopRun
 from absa.backends.wrapper import Wrapper
-from absa.schemas.backend import Ask, Backend, Reply
+from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import BackendError
 
 
+@dataclass(eq=False)
 class SiblingsFirst(Wrapper):
     """A backend that raises an error only after the sample's other calls have ended."""
 
-    def __init__(self, inner: Backend) -> None:
-        super().__init__(inner)
-        self._calls: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
+    calls: defaultdict[str, set[asyncio.Future[None]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
 
     async def aask(self, question: Ask) -> Reply:
         """Answer, or fail after the other calls of the sample."""
-        siblings = self._calls[question.uid]
+        siblings = self.calls[question.uid]
         call = asyncio.get_running_loop().create_future()
         siblings.add(call)
         try:
-            return await self._inner.aask(question)
+            return await self.inner.aask(question)
         except (BackendError, StopRun):
             # Two calls that fail must not wait for each other.
             self._end(question.uid, call)
@@ -43,6 +45,6 @@ class SiblingsFirst(Wrapper):
         if call.done():
             return
         call.set_result(None)
-        self._calls[uid].discard(call)
-        if not self._calls[uid]:
-            del self._calls[uid]
+        self.calls[uid].discard(call)
+        if not self.calls[uid]:
+            del self.calls[uid]

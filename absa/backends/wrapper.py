@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from absa.schemas.backend import Ask, Backend, Reply
 
 
+@dataclass(eq=False)
 class Wrapper:
     """A backend around `inner` that defines `aask`."""
 
-    def __init__(self, inner: Backend) -> None:
-        self._inner = inner
+    inner: Backend
 
     def ask(self, question: Ask) -> Reply:
         """Answer in an event loop of its own. Batches use only `aask`."""
@@ -19,4 +20,4 @@ class Wrapper:
 
     async def aask(self, question: Ask) -> Reply:
         """Answer without blocking the event loop."""
-        return await self._inner.aask(question)
+        return await self.inner.aask(question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -9,21 +10,19 @@ from pydantic import BaseModel, ConfigDict
 EXCERPT_LENGTH = 200
 
 
+@dataclass(eq=False, repr=False)
 class DataError(ValueError):
     """The whole file cannot be used. The reader stops.
 
     `remedy` says what the user can do; it can be empty.
     """
 
-    def __init__(self, path: Path | str, reason: str, remedy: str = "") -> None:
-        self.path = str(path)
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{self.path}: {reason}" + (f" {remedy}" if remedy else ""))
+    path: Path | str
+    reason: str
+    remedy: str = ""
 
-    def __reduce__(self) -> tuple[type[DataError], tuple[str, str, str]]:
-        """Survive pickling: the message alone is not enough to build the error again."""
-        return type(self), (self.path, self.reason, self.remedy)
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} {self.remedy}".rstrip()
 
 
 class BadLine(BaseModel):
@@ -50,13 +49,12 @@ class BadLine(BaseModel):
         return f"{self.file}:{self.line}: {self.reason} {self.remedy}".rstrip()
 
 
+@dataclass(eq=False, repr=False)
 class BadRowError(Exception):
     """Raised while a row is parsed. The caller adds the line number and makes a `BadLine`."""
 
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
+    reason: str
+    remedy: str = ""
 
 
 def shown(value: object, length: int = 60) -> str:

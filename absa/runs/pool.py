@@ -80,11 +80,11 @@ class RunEngine(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class LocalEngine:
-    """Works in this event loop."""
+    """Works in this event loop, with the backends that `backend_for` makes."""
 
-    def __init__(self, backend_for: Callable[[BackendSettings], Backend]) -> None:
-        self._backend_for = backend_for
+    backend_for: Callable[[BackendSettings], Backend]
 
     def workers(self) -> list[Worker]:
         """Empty: all work is in this process."""
@@ -95,7 +95,7 @@ class LocalEngine:
 
     async def work(self, batch: Batch) -> None:
         """Build the graph and run every sample of the batch through it."""
-        backend = self._backend_for(batch.backend)
+        backend = self.backend_for(batch.backend)
         if batch.meter is not None:
             backend = MeteredBackend(backend, batch.meter)
         if batch.answers is not None:

@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, wait
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
@@ -23,7 +23,7 @@ from absa.runs.cluster.channel import Channel
 from absa.runs.cluster.job import Item, Job, check_fingerprint, settings_of
 from absa.runs.loop import run_in_quick_loop
 from absa.runs.sample import analyse
-from absa.schemas.backend import Ask, Backend, Reply, known_usage
+from absa.schemas.backend import Ask, Reply, known_usage
 from absa.schemas.errors import BackendError
 from absa.schemas.settings import Settings
 from absa.wired import wired
@@ -213,17 +213,16 @@ class WorkerSession:
         await self.ask(self.number(), "finish", uid, asdict(record))
 
 
+@dataclass(eq=False)
 class CoordinatedBackend(Wrapper):
     """A paid backend that asks the coordinator for a cached answer, or for permission to call."""
 
-    def __init__(self, inner: Backend, keys: AnswerKeys, session: WorkerSession) -> None:
-        super().__init__(inner)
-        self._keys = keys
-        self._session = session
+    keys: AnswerKeys
+    session: WorkerSession
 
     async def aask(self, question: Ask) -> Reply:
         """The cached answer, or a new one, which is on the driver's disk when this returns."""
-        session, keys = self._session, self._keys
+        session, keys = self.session, self.keys
         number = session.number()
         request = (keys.key(question), keys.owner(question), question.uid)
         try:
@@ -236,7 +235,7 @@ class CoordinatedBackend(Wrapper):
                 reply_parts = await session.ask(number, "ask_again", *request)
             if reply_parts[0] == "stop":
                 raise StopRun(reply_parts[1])
-            reply = await self._inner.aask(question)
+            reply = await self.inner.aask(question)
         except BackendError as error:
             await session.ask(session.number(), "failure", number, _failure(error))
             raise
