@@ -26,75 +26,54 @@ _THRESHOLDS = (
 )
 
 
+def _field(
+    default: Any, title: str, description: str, ge: float | None = None, le: float | None = None
+) -> Any:
+    """A field of the form."""
+    return Field(default, title=title, description=description, ge=ge, le=le)
+
+
 class RunContext(BaseModel):
     """Toggles and thresholds of one run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enable_validator: bool = Field(
-        True, title="Validator", description="Let the Validator look for risks."
+    enable_validator: bool = _field(True, "Validator", "Let the Validator look for risks.")
+    enable_stage2: bool = _field(True, "Stage 2", "Let ATE, ATSA and Validator review Stage 1.")
+    enable_debate: bool = _field(True, "Debate", "Hold the debate (EPM, TAN, CJ, judge).")
+    enable_debate_override: bool = _field(
+        True, "Debate override", "Let the debate override, by the gate."
     )
-    enable_stage2: bool = Field(
-        True, title="Stage 2", description="Let ATE, ATSA and Validator review Stage 1."
+    enable_moderator: bool = _field(True, "Moderator", "Decide the label by the Moderator's rules.")
+    human_review: Literal["off", "on_conflict", "always"] = _field(
+        "off", "Human review", "Ask a person before the result is final: never, in doubt, always."
     )
-    enable_debate: bool = Field(
-        True, title="Debate", description="Hold the debate (EPM, TAN, CJ, judge)."
+    debate_protocol: DebateProtocol = _field(
+        "patch", "Debate: protocol", "Structured edits (patch), or arguments in prose (persona)."
     )
-    enable_debate_override: bool = Field(
-        True, title="Debate override", description="Let the debate override, by the gate."
+    moderator_rules: tuple[RuleName, ...] = _field(
+        RULE_NAMES, "Moderator: rules", "The Moderator's rules in force."
     )
-    enable_moderator: bool = Field(
-        True, title="Moderator", description="Decide the label by the Moderator's rules."
-    )
-    human_review: Literal["off", "on_conflict", "always"] = Field(
+    memory: Literal["off", "silent", "on"] = _field(
         "off",
-        title="Human review",
-        description="Ask a person before the result is final: never, in doubt, always.",
+        "Memory of past cases",
+        "Past cases: not looked up, looked up only, or shown to the debate.",
     )
-    debate_protocol: DebateProtocol = Field(
-        "patch",
-        title="Debate: protocol",
-        description="Structured edits (patch), or arguments in prose (persona).",
+    override_profile: Literal["t0", "t1", "t2"] = _field(
+        "t0", "Gate: profile", "Thresholds of the gate: t0 is the strictest, t2 the loosest."
     )
-    moderator_rules: tuple[RuleName, ...] = Field(
-        RULE_NAMES, title="Moderator: rules", description="The Moderator's rules in force."
+    rounds: int = _field(1, "Debate: rounds", "Rounds of the debate.", ge=1, le=10)
+    min_total: float = _field(1.6, "Gate: least total", "Least total weight of the hints.", ge=0)
+    min_margin: float = _field(
+        0.8, "Gate: least margin", "Least difference of the polarities.", ge=0
     )
-    memory: Literal["off", "silent", "on"] = Field(
-        "off",
-        title="Memory of past cases",
-        description="Past cases: not looked up, looked up only, or shown to the debate.",
+    min_target_conf: float = _field(
+        0.7, "Gate: confidence", "The confidence of what the gate overrides.", ge=0, le=1
     )
-    override_profile: Literal["t0", "t1", "t2"] = Field(
-        "t0",
-        title="Gate: profile",
-        description="Thresholds of the gate: t0 is the strictest, t2 the loosest.",
-    )
-    rounds: int = Field(1, ge=1, le=10, title="Debate: rounds", description="Rounds of the debate.")
-    min_total: float = Field(
-        1.6, ge=0, title="Gate: least total", description="Least total weight of the hints."
-    )
-    min_margin: float = Field(
-        0.8, ge=0, title="Gate: least margin", description="Least difference of the polarities."
-    )
-    min_target_conf: float = Field(
-        0.7,
-        ge=0,
-        le=1,
-        title="Gate: confidence",
-        description="The confidence of what the gate overrides.",
-    )
-    ev_threshold: float = Field(
-        0.5, ge=0, le=1, title="Adoption: threshold", description="Least evidence value."
-    )
-    l3_conservative: bool = Field(
-        True, title="Gate: conservative", description="No override under a scope risk."
-    )
-    max_overrides_per_sample: int = Field(
-        1, ge=0, title="Gate: most overrides", description="Overrides per text."
-    )
-    allow_drop: bool = Field(
-        False, title="Gate: may drop", description="Let the debate drop an aspect."
-    )
+    ev_threshold: float = _field(0.5, "Adoption: threshold", "Least evidence value.", ge=0, le=1)
+    l3_conservative: bool = _field(True, "Gate: conservative", "No override under a scope risk.")
+    max_overrides_per_sample: int = _field(1, "Gate: most overrides", "Overrides per text.", ge=0)
+    allow_drop: bool = _field(False, "Gate: may drop", "Let the debate drop an aspect.")
 
     def applied_to(self, pipeline: PipelineSettings, profiles: Profiles) -> PipelineSettings:
         """Apply the fields that were set to the pipeline settings.
