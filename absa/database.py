@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -192,8 +193,8 @@ class Database:
                 done.set_result(None)
 
 
+@dataclass(frozen=True)
 class _Write:
-    def __init__(self, sql: str, values: tuple[Any, ...]) -> None:
-        self.sql = sql
-        self.values = values
-        self.done: Future[None] = Future()
+    sql: str
+    values: tuple[Any, ...]
+    done: Future[None] = field(default_factory=Future)

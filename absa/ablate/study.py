@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,7 @@ def compare(plan: Study, measured: Measured, spent: Mapping[str, Any]) -> dict[s
             "interval": statistics.CONFIDENCE,
             "method": "percentile",
         },
-        "roles": {
-            "debate": plan.roles.debate,
-            "single": plan.roles.single,
-            "vote": plan.roles.vote,
-        },
+        "roles": asdict(plan.roles),
         "samples": measured.counts,
         "configurations": [
             {

@@ -37,6 +37,11 @@ CREATE TABLE IF NOT EXISTS samples (
 CREATE INDEX IF NOT EXISTS samples_in_order ON samples (position, seed);
 CREATE TABLE IF NOT EXISTS bad_lines (number INTEGER PRIMARY KEY, error TEXT NOT NULL);
 """
+# The columns before the parts, in the order of the schema.
+_PLAIN_COLUMNS = (
+    *("seed", "uid", "position", "status", "calls", "cached"),
+    *("prompt_tokens", "completion_tokens", "cost_usd"),
+)
 _IF_DAMAGED = (
     "the journal of this run is damaged: restore it from a copy, or start again with another --out"
 )
@@ -151,15 +156,7 @@ class Journal:
         return self._db.write(
             "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,"
             " packed(?), packed(?), packed(?), packed(?), ?)",
-            record.seed,
-            record.uid,
-            record.position,
-            record.status,
-            record.calls,
-            record.cached,
-            record.prompt_tokens,
-            record.completion_tokens,
-            record.cost_usd,
+            *(getattr(record, column) for column in _PLAIN_COLUMNS),
             *(parts.get(name) for name in _PARTS),
             error,
         )

@@ -111,26 +111,18 @@ def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> 
 
 def describe_error(error: Exception, sample: Sample, seed: int) -> dict[str, Any]:
     """An error as a line of `errors.jsonl`: reason, node, attempts and the raw answer."""
-    record: dict[str, Any] = {
+    is_answer = isinstance(error, BackendError)
+    reason = str(error) or type(error).__name__
+    if not is_answer and not isinstance(error, InputError):
+        reason = f"internal error: {type(error).__name__}: {error}"
+    details = ("node", "turn", "attempts", "raw")
+    return {
         "uid": sample.uid,
         "seed": seed,
         "kind": "failed",
-        "reason": str(error) or type(error).__name__,
-        "node": None,
-        "turn": None,
-        "attempts": None,
-        "raw": None,
+        "reason": reason,
+        **{name: getattr(error, name) if is_answer else None for name in details},
     }
-    if isinstance(error, BackendError):
-        record |= {
-            "node": error.node,
-            "turn": error.turn,
-            "attempts": error.attempts,
-            "raw": error.raw,
-        }
-    elif not isinstance(error, InputError):
-        record["reason"] = f"internal error: {type(error).__name__}: {error}"
-    return record
 
 
 def _lines(values: Iterable[Any]) -> bytes:

@@ -301,14 +301,8 @@ class Coordinator:
         if kind == "answer":
             meter.answered(uid, facts["node"], facts["model"], facts["usage"])
             return
-        error = BackendError(
-            facts["message"],
-            node=facts["node"],
-            attempts=facts["attempts"],
-            unreachable=facts["unreachable"],
-            details=facts["details"],
-        )
-        meter.failed(uid, error)
+        details = ("node", "attempts", "unreachable", "details")
+        meter.failed(uid, BackendError(facts["message"], **{name: facts[name] for name in details}))
 
 
 class Pace:

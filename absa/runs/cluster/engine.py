@@ -129,9 +129,7 @@ class _Chunks:
     """Distributes the samples of a batch."""
 
     def __init__(self, client: Client, batch: Batch, job: Job) -> None:
-        self._client = client
-        self._batch = batch
-        self._job = job
+        self._client, self._batch, self._job = client, batch, job
         self._remaining = batch.size
 
     async def hand_out(self) -> None:

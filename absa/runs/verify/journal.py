@@ -8,7 +8,7 @@ import math
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -95,23 +95,23 @@ class RecordedJournal:
         return [str(text) for (text,) in self._read("SELECT error FROM bad_lines ORDER BY number")]
 
 
+@dataclass
 class JournalCheck:
     """Compares files and manifest with the journal."""
 
-    def __init__(self, directory: Path, manifest: Mapping[str, Any], files: Mapping[str, Artefact]):
-        self._directory = directory
-        self._manifest = manifest
-        self._files = files
-        self.facts: Mapping[str, Any] = {}
-        self.records: dict[tuple[str, int], Record] = {}
-        self.fingerprint: str | None = None
-        """A hash of the journal's records."""
-        self.notes: list[str] = []
+    directory: Path
+    manifest: Mapping[str, Any]
+    files: Mapping[str, Artefact]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    records: dict[tuple[str, int], Record] = field(default_factory=dict)
+    # A hash of the journal's records.
+    fingerprint: str | None = None
+    notes: list[str] = field(default_factory=list)
 
     def problems(self, *, finished: bool) -> Iterator[Problem]:
         """Everything that differs."""
         try:
-            journal = RecordedJournal(self._directory)
+            journal = RecordedJournal(self.directory)
         except (JournalError, sqlite3.Error) as error:
             yield None, None, _about(error)
             return
@@ -151,10 +151,10 @@ class JournalCheck:
                 first = taken.get((name, uid), 0)
                 taken[name, uid] = first + len(expected)
                 order[name].update(f"{uid}\0".encode() * len(expected))
-                for what in _differences(self._files[name], uid, first, expected):
+                for what in _differences(self.files[name], uid, first, expected):
                     differ.add(name)
                     yield uid, seed, what
-        for name, file in self._files.items():
+        for name, file in self.files.items():
             if name not in _COLUMNS or not file.exists:
                 continue
             for uid in file.uids:
@@ -169,7 +169,7 @@ class JournalCheck:
         self.fingerprint = seen.hexdigest()
 
     def _compare_errors(self, expected: list[str]) -> Iterator[Problem]:
-        file = self._files[ERRORS]
+        file = self.files[ERRORS]
         if not file.exists:
             return
         with file.path.open("rb") as lines:
@@ -204,13 +204,10 @@ class JournalCheck:
             "spent": vars(most),
             "usage.cost_usd": total.cost_usd,
         }
-        usage = mapping_of(self._manifest.get("usage"))
-        for name, expected in facts.items():
-            recorded = (
-                usage.get("cost_usd") if name == "usage.cost_usd" else self._manifest.get(name)
-            )
-            for what in compared({name: recorded}, {name: expected}, "the journal has"):
-                yield None, None, f"manifest.json: {what}"
+        recorded = {name: self.manifest.get(name) for name in facts}
+        recorded["usage.cost_usd"] = mapping_of(self.manifest.get("usage")).get("cost_usd")
+        for what in compared(recorded, facts, "the journal has"):
+            yield None, None, f"manifest.json: {what}"
         for name, least in vars(total).items():
             spent_of = getattr(most, name)
             if spent_of is not None and least is not None and spent_of < least - TOLERANCE:
