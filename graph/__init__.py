@@ -19,11 +19,7 @@ def build(pipeline: PipelineSettings, backend: Backend, **options: Any) -> Graph
 
 
 def build_switchable(
-    pipeline: PipelineSettings,
-    backend: Backend,
-    *,
-    name: str = "absa",
-    own_files: OwnFiles | None = None,
+    pipeline: PipelineSettings, backend: Backend, *, own_files: OwnFiles | None = None
 ) -> Graph:
     """Build a graph with all parts of the debate behind conditional edges that read the context.
 
@@ -33,7 +29,6 @@ def build_switchable(
         debate(pipeline, switchable=True),
         pipeline,
         backend,
-        name=name,
         interactive=True,
         switchable_to=variants(pipeline),
         own_files=own_files,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from langgraph.graph import END, START
@@ -33,32 +34,28 @@ _INPUTS = (*InputState.__annotations__, "reader_trust")
 _MERGED = frozenset(k for k, hint in _HINTS.items() if merge in getattr(hint, "__metadata__", ()))
 
 
+@dataclass(eq=False)
 class DirectGraph:
     """The nodes and edges of fixed settings; `Wiring.direct` makes one."""
 
-    def __init__(
-        self,
-        table: Table,
-        pipeline: PipelineSettings,
-        backend: Backend,
-        own_files: OwnFiles | None = None,
-    ) -> None:
-        """Prepare everything that is equal for all texts; `backend` answers for the agents."""
-        self.table = table
-        self.pipeline = pipeline
-        self.backend = backend
-        self.own_files = own_files
+    table: Table
+    pipeline: PipelineSettings
+    backend: Backend
+    own_files: OwnFiles | None = None
+
+    def __post_init__(self) -> None:
+        """Prepare everything that is equal for all texts."""
         self.nodes: dict[str, Node] = {
             name: without_person(node) if isinstance(node, Rule) else node
-            for name, node in table.nodes.items()
+            for name, node in self.table.nodes.items()
         }
-        blank = blank_state(table.state_schema().__annotations__)
+        blank = blank_state(self.table.state_schema().__annotations__)
         self.blank = {k: v.value if isinstance(v, Overwrite) else v for k, v in blank.items()}
         # Most edges depend neither on the text nor on the settings.
         self._fixed = {
             source: [Task(name, {}) for name in sorted(route) if name != END]
-            for source, route in table.edges.items()
-            if not isinstance(route, Choice) and table.conditions.keys().isdisjoint(route)
+            for source, route in self.table.edges.items()
+            if not isinstance(route, Choice) and self.table.conditions.keys().isdisjoint(route)
         }
 
     def invoke(self, given: Mapping[str, Any]) -> OutputState:

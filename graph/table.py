@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_type_hints
 
-from langgraph.graph import END
+from langgraph.graph import END, START
 from langgraph.types import Send
 
 from absa.nodes.agent import Agent, Variants
@@ -173,9 +173,9 @@ class Table:
         fixed = self.only(lambda name: name not in self.switches or self.switches[name](pipeline))
         return replace(fixed, switches={}).reachable()
 
-    def reachable(self, start: str = "__start__") -> Table:
+    def reachable(self) -> Table:
         """The table without unreachable nodes."""
-        seen, todo = {start}, [start]
+        seen, todo = {START}, [START]
         while todo:
             new = [name for name in self.targets(todo.pop()) if name not in seen]
             seen.update(new)

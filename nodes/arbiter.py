@@ -50,14 +50,9 @@ def _sees(state: State, pipeline: PipelineSettings) -> dict[str, Any]:
 
 def _update(state: State, answer: ReviewActionsAnswer) -> Update:
     candidates = {c.tuple_id: c for c in state["candidates"]}
-    counter = PolarityCounter()
+    counter, given = PolarityCounter(), state.get("given_aspects") is not None
     actions, discarded = checked(
-        answer.review_actions,
-        "arbiter",
-        candidates,
-        undecided(state),
-        counter,
-        given=state.get("given_aspects") is not None,
+        answer.review_actions, "arbiter", candidates, undecided(state), counter, given=given
     )
     return {
         "arbiter_actions": [

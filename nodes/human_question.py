@@ -52,9 +52,7 @@ _REVIEWERS = {
 A = TypeVar("A", bound=Answer)
 
 
-def question_of(
-    output: FinalOutput, reasons: Sequence[Doubt], problems: Sequence[str] = ()
-) -> HumanQuestion:
+def question_of(output: FinalOutput, reasons: Sequence[Doubt]) -> HumanQuestion:
     """The question about an output before human review."""
     lang = language(output.lang)
     voices = list(voices_of(output))
@@ -76,7 +74,6 @@ def question_of(
         ),
         said=tuple(v for v in voices if lang.key(v.aspect or "") not in keys),
         actions=ACTIONS,
-        problems=tuple(problems),
     )
 
 

@@ -21,15 +21,9 @@ def observations(state: State, pipeline: PipelineSettings) -> tuple[Observation,
     if debate.protocol == "persona":
         hints = stance_context(stage1, turns, PersonaJudgeAnswer(), lang, debate)
     else:
-        hints = build_context(
-            stage1,
-            turns,
-            JudgeAnswer(),
-            lang,
-            debate.hint_weights,
-            PolarityCounter(),
-            given=state.get("given_aspects") is not None,
-        )
+        weights, given = debate.hint_weights, state.get("given_aspects") is not None
+        no_counts = PolarityCounter()
+        hints = build_context(stage1, turns, JudgeAnswer(), lang, weights, no_counts, given=given)
     risks = state["stage1_validation"].structural_risks
     return deadlock(turns, hints, stage1, risks, state["text"], lang)
 

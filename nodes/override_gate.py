@@ -202,12 +202,9 @@ def carry_out(verdict: Verdict) -> Callable[[State, PipelineSettings], OutcomeUp
         outcomes: dict[str, GateOutcome] = {}
         for n, record in enumerate(state["gate_verdicts"]):
             if record.verdict == verdict:
-                correction = override(
-                    board,
-                    record,
-                    pipeline.debate_override.min_target_conf,
-                    judged_category(state, pipeline, board, record),
-                )
+                category = judged_category(state, pipeline, board, record)
+                least = pipeline.debate_override.min_target_conf
+                correction = override(board, record, least, category)
                 outcomes[record.aspect] = GateOutcome(
                     order=n,
                     record=record,

@@ -136,14 +136,9 @@ def compare(state: State, pipeline: PipelineSettings) -> CompareUpdate:
     lang, text = language(state["lang"]), state["text"]
     categories = categories_of(pipeline)
     counter, reader = PolarityCounter(categories), state["second_reader_answer"]
-    result = read_extraction(
-        state["extract_answers"]["0"],
-        text,
-        lang,
-        counter,
-        state.get("given_aspects"),
-        pipeline.min_name_probability,
-    )
+    first, given_aspects = state["extract_answers"]["0"], state.get("given_aspects")
+    least = pipeline.min_name_probability
+    result = read_extraction(first, text, lang, counter, given_aspects, least)
     forms = forms_of(result, text, lang)
     called = explicit(forms)
     seen = aligned(seen_by(reader, text, lang, given_keys(state, lang), categories), called)

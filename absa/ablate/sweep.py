@@ -176,7 +176,6 @@ def sweep(
     directory: Path,
     points: Sequence[Point],
     *,
-    uids: Sequence[str] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -186,7 +185,6 @@ def sweep(
     Args:
         directory: The recorded run.
         points: The combinations of settings.
-        uids: If given, use only these samples.
         resamples: The number of bootstrap resamples.
         seed: The seed of the bootstrap.
         on_progress: Called with the number of samples done, and of all samples.
@@ -200,13 +198,11 @@ def sweep(
     every = [Point(AS_RECORDED, {}), *points]
     # All settings are validated before the first replay.
     settings = [replay_settings(recorded, None, point.changes) for point in every]
-    wanted = None if uids is None else set(uids)
     samples = [
         s
         for s in recorded.samples()
         if (s.get("aspects") is not None or s.get("label") is not None)
         and not s.get("incomplete_gold")
-        and (wanted is None or s["uid"] in wanted)
     ]
     if len(samples) < 2:
         raise AblationError(f"{directory}: fewer than two samples have gold to score by")
