@@ -58,7 +58,7 @@ EV_REASONS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AdoptionInputs:
     """The inputs of the decision."""
 
     text: str
@@ -130,7 +130,7 @@ def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
     overrides = apply_overrides(board, state["gate_outcomes"])
     patched = board.result()
     after = state["stage2_validation"]
-    evidence = Evidence(
+    inputs = AdoptionInputs(
         text=state["text"],
         lang=lang,
         stage1=state["stage1_result"],
@@ -145,11 +145,11 @@ def adopt(state: State, pipeline: PipelineSettings) -> AdoptUpdate:
     return {
         "patched_result": patched,
         "corrections": [*state["corrections"], *overrides],
-        "adoption": decide(evidence, pipeline.debate_override),
+        "adoption": decide(inputs, pipeline.debate_override),
     }
 
 
-def decide(e: Evidence, settings: OverrideSettings) -> Adoption:
+def decide(e: AdoptionInputs, settings: OverrideSettings) -> Adoption:
     """Decide by the table above."""
     changed = changes(e)
     if not tuples(e.patched, e.lang):
@@ -180,7 +180,7 @@ def first_skip(gate_log: Sequence[GateRecord]) -> str | None:
     return next((skip for skip in skips if skip != "max_one_override_per_sample"), None)
 
 
-def changes(e: Evidence) -> list[Change]:
+def changes(e: AdoptionInputs) -> list[Change]:
     """The aspects that differ: in polarities, categories or, with a tuple in both, in their span.
 
     An aspect with a revised span counts as the same aspect.
@@ -194,7 +194,7 @@ def changes(e: Evidence) -> list[Change]:
     return [c for c in all_of_them if c.polarity_changed or c.category_changed or c.span_changed]
 
 
-def debate_tuples(e: Evidence) -> Tuples:
+def debate_tuples(e: AdoptionInputs) -> Tuples:
     """The judge's valid tuples under the current names of the aspects."""
     if e.summary is None:
         return frozenset()
@@ -206,7 +206,7 @@ def debate_tuples(e: Evidence) -> Tuples:
     return frozenset((key, category, p) for key, category, p in pairs if key and p)
 
 
-def candidate_reason(e: Evidence) -> str:
+def candidate_reason(e: AdoptionInputs) -> str:
     """Rows 4 to 7 of the table above."""
     if e.risks_after < e.risks_before:
         return "risk_resolved"
@@ -227,7 +227,7 @@ def has_grounded_explicit(result: StageResult, text: str) -> bool:
     )
 
 
-def ev_components(e: Evidence, changed: Sequence[Change]) -> dict[str, float]:
+def ev_components(e: AdoptionInputs, changed: Sequence[Change]) -> dict[str, float]:
     """The components of the evidence value that are available here."""
     components: dict[str, float] = {}
     moved = [c for c in changed if c.polarity_changed]

@@ -29,7 +29,7 @@ from scripted import (
     validator,
 )
 
-from absa.nodes.adopt import EV_REASONS, Evidence, changes, first_skip, weighted_mean
+from absa.nodes.adopt import EV_REASONS, AdoptionInputs, changes, first_skip, weighted_mean
 from absa.nodes.adopt import decide as adopted
 from absa.nodes.board import backfilled
 from absa.nodes.language import language
@@ -43,7 +43,7 @@ BEFORE = stage(aspect(TEXT, "가격", POS))
 AFTER = stage(aspect(TEXT, "가격", NEG))
 
 
-def evidence(**given: Any) -> Evidence:
+def evidence(**given: Any) -> AdoptionInputs:
     """가격 went from positive to negative by a review, without a debate or risks."""
     base: dict[str, Any] = {
         "text": TEXT,
@@ -59,7 +59,7 @@ def evidence(**given: Any) -> Evidence:
     summary = given.get("summary")
     if isinstance(summary, dict):
         given["summary"] = JudgeAnswer.model_validate(summary)
-    return Evidence(**{**base, **given})
+    return AdoptionInputs(**{**base, **given})
 
 
 def run(settings: dict[str, Any] | None = None, **given: Any) -> Adoption:

@@ -17,8 +17,8 @@ from openai_server import Body, Response, Server, fails, says, serve
 from pydantic import ValidationError
 from test_crash import FORKS, _call
 
-from absa.backends.echo import hide_in
 from absa.backends.openai import OpenAIBackend
+from absa.backends.redaction import hide_in
 from absa.cli import run as command
 from absa.config import SettingsError, load_settings, parse_override
 from absa.schemas.answers import AteAnswer

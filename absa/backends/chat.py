@@ -18,9 +18,9 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from typing_extensions import override
 
-from absa.backends.echo import hide_in
 from absa.backends.faults import NoAnswer
 from absa.backends.keys import OPENAI_URL, Key
+from absa.backends.redaction import hide_in
 from absa.backends.servers import Dialect
 from absa.schemas.backend import known_usage
 from absa.schemas.json_text import parse_json

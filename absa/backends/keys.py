@@ -1,6 +1,6 @@
 """API keys: from the environment, else from the user's keyring; never from settings.
 
-Only `Keys` holds them. `hide` removes them from the messages of libraries. `echo.py` removes them
+Only `Keys` holds them. `hide` removes them from the messages of libraries. `redaction.py` removes them
 from the responses of servers.
 """
 

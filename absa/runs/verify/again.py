@@ -13,7 +13,7 @@ from absa.inputs import graph_input
 from absa.runs.directory import OUTPUTS, TRACES
 from absa.runs.engine import UNNAMED_SPLIT
 from absa.runs.indexed_file import Line
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import call_key, call_name, differing, number_of, shown, some_of
 from absa.schemas.backend import Ask, Reply
@@ -79,7 +79,9 @@ class Replayer:
         self._graph = replaying(settings, self._answers, InMemoryStore())
         self._demos = demos
 
-    def compare(self, e: Evidence, seed: int) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
+    def compare(
+        self, e: SampleRecords, seed: int
+    ) -> tuple[FinalOutput | None, list[tuple[str, str]]]:
         """Replay a sample and yield the differences from the record."""
         self._answers.load(e.calls)
         recalled, opinion = e.output.meta.memory, e.output.meta.selective
@@ -120,7 +122,7 @@ class Replayer:
         return again, differences
 
 
-def same_prompts(e: Evidence, again: FinalOutput) -> Findings:
+def same_prompts(e: SampleRecords, again: FinalOutput) -> Findings:
     """S6: the prompts contain only the text and the earlier answers."""
     ours = {(c.node, c.turn): c.prompt_sha256 for c in again.process_trace}
     for call in e.calls:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from absa.runs.directory import first_problem
 from absa.runs.verify.conflict_review import actions_visible
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.words import judgement, named
 from absa.schemas.answers import Span, name_of
 from absa.schemas.records import Correction
@@ -63,7 +63,7 @@ class _Snapshot(BaseModel):
         return frozenset(s.judgement for s in self.sentiments)
 
 
-def corrections_visible(e: Evidence) -> Findings:
+def corrections_visible(e: SampleRecords) -> Findings:
     """S4: applying the corrections one by one to Stage 1 gives the patched tuples."""
     result, log = e.output.final_result, e.output.meta.correction_applied_log
     if e.is_conflict_review:
@@ -108,7 +108,7 @@ def corrections_visible(e: Evidence) -> Findings:
 
 
 def _ends_as(
-    e: Evidence,
+    e: SampleRecords,
     state: Mapping[str, frozenset[str]],
     last: Mapping[str, tuple[Correction, _Snapshot | None]],
 ) -> Findings:

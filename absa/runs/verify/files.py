@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from absa.aux_hf import disagrees, polarity_of
 from absa.runs.directory import GATE, OUTPUTS, SCORECARDS, TRACES
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.report import COUNTS
 from absa.runs.verify.words import (
     call_key,
@@ -34,7 +34,7 @@ from absa.scorecard import scorecard
 _KINDS = get_args(BackendSettings.model_fields["kind"].annotation)
 
 
-def same_calls(e: Evidence) -> Findings:
+def same_calls(e: SampleRecords) -> Findings:
     """The trace of a sample is its output's `process_trace`, call by call."""
     traced: dict[tuple[str, int], dict[str, Any]] = {}
     for line in e.calls:
@@ -56,7 +56,7 @@ def same_calls(e: Evidence) -> Findings:
             yield "S1", f"{TRACES}: {call_name(key)} {what}"
 
 
-def same_scorecard(e: Evidence) -> Findings:
+def same_scorecard(e: SampleRecords) -> Findings:
     """The scorecard follows from its output, and its gold is readable."""
     if e.card is None:
         return
@@ -88,7 +88,7 @@ def sample_of(output: FinalOutput, card: Mapping[str, Any]) -> Sample:
     )
 
 
-def same_gate_log(e: Evidence) -> Findings:
+def same_gate_log(e: SampleRecords) -> Findings:
     """The lines of the gate's file are the output's `override_gate`."""
     lines = [{k: v for k, v in g.record.items() if k not in ("uid", "seed")} for g in e.gate]
     listed = mapping_of(e.raw.get("meta")).get("override_gate", [])
@@ -98,7 +98,7 @@ def same_gate_log(e: Evidence) -> Findings:
         yield "S1", f"{GATE}: {some_of(whats, '; ')}"
 
 
-def same_signal(e: Evidence, settings: AuxHfSettings) -> Findings:
+def same_signal(e: SampleRecords, settings: AuxHfSettings) -> Findings:
     """The reading of a classifier's label. The label itself cannot be checked."""
     signal = mapping_of(e.raw.get("aux_signals")).get("hf")
     if signal is None:
@@ -117,7 +117,7 @@ def same_signal(e: Evidence, settings: AuxHfSettings) -> Findings:
         yield "S1", f"{OUTPUTS}: aux_signals.hf.{what}"
 
 
-def called_as_set(e: Evidence, backend: BackendSettings, seed: int) -> Findings:
+def called_as_set(e: SampleRecords, backend: BackendSettings, seed: int) -> Findings:
     """Compare the recorded calls with the settings.
 
     Only the shipped backends are checked; a program can use its own backend under another name.

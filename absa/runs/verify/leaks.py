@@ -22,7 +22,7 @@ from typing import Any
 from absa.nodes.memory import TRAIN, advice_of, sample_id
 from absa.runs.directory import GATE, OUTPUTS, TRACES
 from absa.runs.indexed_file import Line
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.words import call_key, call_name
 from absa.schemas.answers import POLARITIES
 from absa.schemas.memory import Episode
@@ -42,7 +42,7 @@ _NUMBERED = re.compile(r"A[1-9][0-9]*")
 _NAME = re.compile(r"[a-z0-9_]+/[A-Za-z_]+", re.ASCII)
 
 
-def nothing_leaked(e: Evidence) -> Findings:
+def nothing_leaked(e: SampleRecords) -> Findings:
     """S6: answers and results contain neither gold nor secrets."""
     own_keys = _own_keys()
     for name, lines in ((TRACES, e.calls), (OUTPUTS, [e.line]), (GATE, e.gate)):

@@ -8,14 +8,14 @@ from typing import Any
 
 from absa.nodes.human_answer import SOURCE, apply_human_review, check, without_human_review
 from absa.runs.indexed_file import Line
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.words import compared, judgement, named, some_of
 from absa.schemas.human import SetLabel
 from absa.schemas.output import FinalAspect
 from absa.schemas.records import Correction
 
 
-def before_person(e: Evidence) -> Evidence:
+def before_person(e: SampleRecords) -> SampleRecords:
     """The evidence before the person's decisions. It must pass the checks, too."""
     output = without_human_review(e.output)
     if output is e.output:
@@ -24,7 +24,7 @@ def before_person(e: Evidence) -> Evidence:
     return replace(e, output=output, line=Line(e.line.raw, record))
 
 
-def person_follows(e: Evidence) -> Findings:
+def person_follows(e: SampleRecords) -> Findings:
     """Applying the recorded decisions to the shown result gives the recorded result."""
     review = e.output.meta.human_review
     log = [c for c in e.output.meta.correction_applied_log if c.source == SOURCE]
@@ -47,7 +47,7 @@ def person_follows(e: Evidence) -> Findings:
     yield from _visible(e, log, review.shown.final_aspects)
 
 
-def _visible(e: Evidence, log: list[Correction], aspects: tuple[FinalAspect, ...]) -> Findings:
+def _visible(e: SampleRecords, log: list[Correction], aspects: tuple[FinalAspect, ...]) -> Findings:
     """The same check without the rules: apply the log to the shown tuples, entry by entry."""
     review = e.output.meta.human_review
     assert review is not None

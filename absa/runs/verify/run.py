@@ -43,7 +43,6 @@ from absa.runs.journal import FILE as JOURNAL_FILE
 from absa.runs.verify.again import Replayer, same_prompts
 from absa.runs.verify.corrections import corrections_visible
 from absa.runs.verify.data import DataChanged, DataGone, find_data, size_of
-from absa.runs.verify.evidence import Evidence
 from absa.runs.verify.files import (
     called_as_set,
     same_calls,
@@ -55,6 +54,7 @@ from absa.runs.verify.journal import JournalCheck, record_costs
 from absa.runs.verify.leaks import leaks, nothing_leaked, recalled_fairly
 from absa.runs.verify.metrics import check_metrics
 from absa.runs.verify.person import before_person, person_follows
+from absa.runs.verify.records import SampleRecords
 from absa.runs.verify.report import CHECKS, COUNTS, JOURNAL, METRICS, Check, VerifyReport, Violation
 from absa.runs.verify.stages import follows_directly, overruled_with_reason, tuples_agree
 from absa.runs.verify.text import stands_in_text
@@ -537,14 +537,16 @@ class _Verification:
                     self._say(COUNTS, what, uid, seed)
                     continue
                 asked, judged = ([x for x in lines if x.seed == seed] for lines in (calls, gate))
-                about = Evidence(line, output, card, asked, judged, min_probability, categories)
+                about = SampleRecords(
+                    line, output, card, asked, judged, min_probability, categories
+                )
                 self._check_one(about, replayer, seed)
 
     def _check_seeds(self, uid: str, lines: Iterable[Line]) -> None:
         for seed in {line.seed for line in lines} - set(self._seeds):
             self._say(COUNTS, f"{TRACES} or {GATE}: seed {seed} does not belong to the run", uid)
 
-    def _check_one(self, e: Evidence, replayer: Replayer | None, seed: int) -> None:
+    def _check_one(self, e: SampleRecords, replayer: Replayer | None, seed: int) -> None:
         violations: list[tuple[str, str]] = []
         for check in (same_calls, same_scorecard, same_gate_log):
             violations += check(e)

@@ -13,7 +13,7 @@ from absa.nodes.thresholds import reaches
 from absa.runs.directory import TRACES
 from absa.runs.verify.conflict_review import review_follows
 from absa.runs.verify.corrections import OVERRIDE
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.words import (
     dicts_of,
     judgement,
@@ -38,7 +38,7 @@ from absa.schemas.output import AspectTuple
 from absa.schemas.verdicts import OVERRIDES, SKIPS
 
 
-def follows_directly(e: Evidence) -> Findings:
+def follows_directly(e: SampleRecords) -> Findings:
     """Stage 1 follows from its answers, the final tuples from adoption, overrides from the gate."""
     result, meta = e.output.final_result, e.output.meta
     if e.is_conflict_review:
@@ -66,7 +66,7 @@ def follows_directly(e: Evidence) -> Findings:
     yield from _asked_for(e)
 
 
-def _stage1_follows(e: Evidence) -> Findings:
+def _stage1_follows(e: SampleRecords) -> Findings:
     """Stage 1's tuples: ATE's likely aspects with ATSA's sentiments, else neutral."""
     try:
         answers = _stage1_answers(e)
@@ -117,7 +117,7 @@ def _stage1_follows(e: Evidence) -> Findings:
         yield "S1", f"{what} {pairs_in(expected)}"
 
 
-def _stage1_answers(e: Evidence) -> tuple[AteAnswer, AtsaAnswer] | None:
+def _stage1_answers(e: SampleRecords) -> tuple[AteAnswer, AtsaAnswer] | None:
     """The parsed answers of ATE and ATSA; None if they cannot be compared.
 
     A missing answer is reported elsewhere, and given aspects are checked by the replay alone.
@@ -134,7 +134,7 @@ def _stage1_answers(e: Evidence) -> tuple[AteAnswer, AtsaAnswer] | None:
     return separate_answers(read_ate, read_atsa, e.lang, counter)
 
 
-def _asked_for(e: Evidence) -> Findings:
+def _asked_for(e: SampleRecords) -> Findings:
     """Every correction except an override has a proposal of the Validator or a reviewer."""
     asked = Counter(
         (source, word_of(item.get(action)), word_of(item.get(target)))
@@ -156,7 +156,7 @@ def _asked_for(e: Evidence) -> Findings:
         asked[what] -= 1
 
 
-def tuples_agree(e: Evidence) -> Findings:
+def tuples_agree(e: SampleRecords) -> Findings:
     """S2."""
     result = e.output.final_result
     aspects = e.keyed(result.final_aspects)
@@ -175,7 +175,7 @@ def tuples_agree(e: Evidence) -> Findings:
         yield "S2", f"the label is {result.label!r}"
 
 
-def _patched_agrees(e: Evidence) -> Findings:
+def _patched_agrees(e: SampleRecords) -> Findings:
     """The patched result has the tuples of Stage 2, and each sentiment has an aspect."""
     ate, atsa = e.output.patched_stage2_ate, e.output.patched_stage2_atsa
     sentiments = atsa.aspect_sentiments if atsa else ()
@@ -192,7 +192,7 @@ def _patched_agrees(e: Evidence) -> Findings:
         yield "S2", f"patched_stage2_ate lacks {', '.join(sorted(loose))}"
 
 
-def overruled_with_reason(e: Evidence) -> Findings:
+def overruled_with_reason(e: SampleRecords) -> Findings:
     """S3. An aspect with a revised span counts as the same aspect."""
     debate_tuples = e.debate_tuples()
     if not debate_tuples or not e.is_debate:

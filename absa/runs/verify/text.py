@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from absa.runs.verify.evidence import Evidence, Findings
+from absa.runs.verify.records import Findings, SampleRecords
 from absa.runs.verify.words import named, number_of
 from absa.schemas.answers import Span
 
 
-def stands_in_text(e: Evidence) -> Findings:
-    """S5. Evidence that is not in the text must be marked, and the marks must be correct."""
+def stands_in_text(e: SampleRecords) -> Findings:
+    """S5. SampleRecords that is not in the text must be marked, and the marks must be correct."""
     text, meta = e.output.text, e.output.meta
     ungrounded = 0
     for a in e.output.final_result.final_aspects:

@@ -23,7 +23,7 @@ Findings = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SampleRecords:
     """All records of one sample under one seed.
 
     `min_name_probability` is the minimum probability of a name in this run.
