@@ -1,7 +1,7 @@
 """API keys: from the environment, else from the user's keyring; never from settings.
 
-Only `Keys` holds them. `hide` removes them from the messages of libraries. `redaction.py` removes them
-from the responses of servers.
+Only `Keys` holds them. `hide` removes them from the messages of libraries. `redaction.py` removes
+them from the responses of servers.
 """
 
 from __future__ import annotations
