@@ -191,7 +191,7 @@ class _Run:
         if plan.retry_failed:
             self._mark_outdated()
             self._ask_again = journal.forget_failures()
-        size = self._size = self._survey()
+        size = self._size = self._scan_data()
         # Seeds and samples of an earlier start beyond those of this one are part of the run, too.
         self._total = size * len(self._seeds) + journal.records_beyond(self._seeds, size)
         self._totals = journal.totals()
@@ -257,7 +257,7 @@ class _Run:
     def _samples(self) -> Iterator[tuple[int, Sample]]:
         return enumerate(item for item in self._rows() if isinstance(item, Sample))
 
-    def _survey(self) -> int:
+    def _scan_data(self) -> int:
         """Read the data once: count the samples, record bad lines and languages not read."""
         size = bad = 0
         is_offline = self._plan.settings.backend.kind == "offline"
@@ -300,7 +300,7 @@ class _Run:
         try:
             for seed in self._seeds:
                 if not self._control.draining:
-                    await self._one_seed(seed, engine)
+                    await self._run_seed(seed, engine)
             # A stopped worker can still have a record in its queue.
             self._journal.flush()
             self._totals = self._journal.totals()
@@ -308,22 +308,22 @@ class _Run:
             if not self._exported or not all((out / name).exists() for name in ARTEFACTS):
                 export(self._journal, out)
                 self._journal.note("exported", True)
-            self._note_progress()
+            self._store_progress()
             self._write_manifest()
         finally:
             writing_status.cancel()
-            self._note_progress()
+            self._store_progress()
             await engine.close()
             status.remove()
         return self._report()
 
     async def _write_status(self, status: StatusFile, engine: RunEngine) -> None:
         while True:
-            self._note_progress()
+            self._store_progress()
             status.write(self._progress(), self._control, engine.workers())
             await asyncio.sleep(EVERY_S)
 
-    async def _one_seed(self, seed: int, engine: RunEngine) -> None:
+    async def _run_seed(self, seed: int, engine: RunEngine) -> None:
         trust = ReaderTrust(
             self._plan.settings.pipeline, (s for _, s in self._samples()), self._journal, seed
         )
@@ -407,7 +407,7 @@ class _Run:
         most = max(spent, recorded, key=lambda one: one.calls)
         return replace(most, calls_without_usage=spent.calls_without_usage)
 
-    def _note_progress(self) -> None:
+    def _store_progress(self) -> None:
         """Store what all starts have spent. A start without work adds nothing."""
         now = (self._meter.total, self._totals)
         if now != self._stored_progress:
