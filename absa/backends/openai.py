@@ -1,8 +1,7 @@
 """Answers from OpenAI or any compatible server (vLLM, Ollama, llama.cpp …).
 
 One question can take several requests: the first, a simpler one if the server rejected a feature,
-and a repair round if the answer could not be read. `_converse` holds that logic without I/O. `aask`
-sends the requests. `ask` runs `aask` in its own event loop.
+and a repair round if the answer could not be read. `ask` runs `aask` in its own event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Generator, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -62,9 +61,6 @@ _UNREADABLE_REMEDY = "a larger or better instructed model may help; the answer i
 _TOO_SHORT_REMEDY = (
     "raise backend.max_tokens, or the server's own limit; the answer is in the record"
 )
-
-
-_Conversation = Generator[Call, Outcome, Reply]
 
 
 class OpenAIBackend:
@@ -123,16 +119,9 @@ class OpenAIBackend:
         asked = self._settings.role(question.node)
         if not self._keys.is_at_hand(asked):
             await asyncio.to_thread(self._keys.find, asked)
-        talk = self._converse(question, asked, self._keys.find(asked))
+        role = self._role(question, asked, self._keys.find(asked))
         try:
-            call = next(talk)
-            while True:
-                outcome = await self._send(call)
-                try:
-                    call = talk.send(outcome)
-                except StopIteration as done:
-                    reply: Reply = done.value
-                    return reply
+            return await self._answer(question, role)
         finally:
             if self._servers.is_changed:
                 await asyncio.to_thread(self._servers.save)
@@ -149,15 +138,14 @@ class OpenAIBackend:
         """Close the connections of the running event loop."""
         await _close_clients(self._loops)
 
-    # The logic of one question, without I/O.
+    # The requests of one question.
 
-    def _converse(self, question: Ask, asked: RoleSettings, key: Key) -> _Conversation:
-        role = self._role(question, asked, key)
+    async def _answer(self, question: Ask, role: Role) -> Reply:
         tally = Tally()
         dialect = self._servers.dialect(role.base_url, role.model)
         first = Call(role, dialect, conversation(question), question.answer, tally)
-        call, message = yield from self._find_mode(question, first)
-        parsed, notes = yield from self._parse_or_repair(question, call, message)
+        call, message = await self._find_mode(question, first)
+        parsed, notes = await self._parse_or_repair(question, call, message)
         notes += parsed.reading.notes
         if call.dialect.mode != "json_schema":
             notes.append(f"asked by {call.dialect.mode}: the server takes no JSON schema")
@@ -179,9 +167,7 @@ class OpenAIBackend:
             host=parsed.message.response_metadata.get(HOST, role.host),
         )
 
-    def _find_mode(
-        self, question: Ask, call: Call
-    ) -> Generator[Call, Outcome, tuple[Call, AIMessage]]:
+    async def _find_mode(self, question: Ask, call: Call) -> tuple[Call, AIMessage]:
         """Simplify the request until the server accepts it, and return the answer.
 
         A simpler mode is stored only after it worked: if every form is rejected, the form was not
@@ -189,7 +175,7 @@ class OpenAIBackend:
         """
         role, start, refusal = call.role, call.dialect, None
         while True:
-            outcome = yield call
+            outcome = await self._send(call)
             if isinstance(outcome, AIMessage):
                 break
             if not is_refusal(outcome):
@@ -207,9 +193,9 @@ class OpenAIBackend:
             self._servers.learn(role.base_url, role.model, call.dialect)
         return call, outcome
 
-    def _parse_or_repair(
+    async def _parse_or_repair(
         self, question: Ask, call: Call, message: AIMessage
-    ) -> Generator[Call, Outcome, tuple[ParsedAnswer, list[str]]]:
+    ) -> tuple[ParsedAnswer, list[str]]:
         """Read the model's answer, with a repair round if something is missing; also returns notes.
 
         Each question may use one repair round. If nothing at all can be read, a gateway may be the
@@ -226,7 +212,7 @@ class OpenAIBackend:
                 if tally.failures >= self._settings.max_retries:
                     break
                 tally.failures += 1
-            outcome = yield latest.repair(call) if is_repair else call
+            outcome = await self._send(latest.repair(call) if is_repair else call)
             if not isinstance(outcome, AIMessage):
                 failure = outcome
                 break
