@@ -1,10 +1,10 @@
 """The `####` formats: a sentence, `####`, a Python list of tuples. NULL means implicit.
 
-| format      | a tuple                                          |
-|-------------|--------------------------------------------------|
-| ASTE-Data-V2| `([aspect words], [opinion words], 'POS')`       |
-| ASQP        | `['aspect', 'category', 'positive', 'opinion']`  |
-| M-ABSA      | `['aspect', 'category', 'positive']`             |
+| format       | a tuple                                         |
+|--------------|-------------------------------------------------|
+| ASTE-Data-V2 | `([aspect words], [opinion words], 'POS')`      |
+| ASQP         | `['aspect', 'category', 'positive', 'opinion']` |
+| M-ABSA       | `['aspect', 'category', 'positive']`            |
 
 ASTE counts words from 0.
 """

@@ -26,7 +26,7 @@ Findings = Iterator[tuple[str, str]]
 class SampleRecords:
     """All records of one sample under one seed.
 
-    `min_name_probability` is the minimum probability of a name in this run.
+    `card` is the scorecard, `calls` are the traces, `gate` the lines of the gate's file.
     """
 
     line: Line
