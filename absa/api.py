@@ -1,4 +1,4 @@
-"""The Python interface: analyse a text, build a graph."""
+"""The Python interface: analyze a text, build a graph."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Serializer(JsonPlusSerializer):
             if bytes([0x94, 0xA0 + len(name), *name.encode()]) in data[1]:
                 raise InputError(
                     f"this thread was saved by an older version (its types are in {name}, now "
-                    f"absa.{name}): finish it with that version, or analyse its text again"
+                    f"absa.{name}): finish it with that version, or analyze its text again"
                 )
         return super().loads_typed(data)
 
@@ -89,11 +89,11 @@ class TextAnalyser:
         return Demos(self._settings.demos, seed=self._settings.backend.seed)
 
     def analyze(self, text: str, **fields: Any) -> FinalOutput:
-        """Analyse one text; `fields` are those of `graph_input`."""
+        """Analyze one text; `fields` are those of `graph_input`."""
         return self._finished(self.graph.invoke(self.input(text, **fields))["output"])
 
     async def aanalyze(self, text: str, **fields: Any) -> FinalOutput:
-        """Analyse one text without blocking the event loop."""
+        """Analyze one text without blocking the event loop."""
         return self._finished((await self.graph.ainvoke(self.input(text, **fields)))["output"])
 
     def input(self, text: str, **fields: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def analyze(
     uid: str | None = None,
     given_aspects: Sequence[str] | None = None,
 ) -> FinalOutput:
-    """Analyse one text with the given settings (default: the debate, offline).
+    """Analyze one text with the given settings (default: the debate, offline).
 
     With `given_aspects`, only these terms are judged and no others are extracted.
     """
@@ -144,7 +144,7 @@ async def aanalyze(
     uid: str | None = None,
     given_aspects: Sequence[str] | None = None,
 ) -> FinalOutput:
-    """Analyse one text without blocking the event loop."""
+    """Analyze one text without blocking the event loop."""
     return await _analyser(settings).aanalyze(
         text, lang=lang, domain=domain, uid=uid, given_aspects=given_aspects
     )

@@ -228,7 +228,7 @@ def origin(aspect: FinalAspect, output: FinalOutput) -> str:
 
 
 def _witnesses(aspect: FinalAspect, opinion: SecondOpinion) -> str:
-    """The number of calls with the tuple, and the analyser's probability."""
+    """The number of calls with the tuple, and the analyzer's probability."""
     for t in opinion.tuples:
         if (t.aspect_term, t.category, t.polarity) == (
             aspect.aspect_term,
@@ -236,7 +236,7 @@ def _witnesses(aspect: FinalAspect, opinion: SecondOpinion) -> str:
             aspect.polarity,
         ):
             calls = f"{t.votes} of {opinion.calls} calls"
-            return calls if t.is_implicit else f"{calls}, analyser {t.p:.2f}"
+            return calls if t.is_implicit else f"{calls}, analyzer {t.p:.2f}"
     return "calls"
 
 
@@ -440,7 +440,7 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
     if meta.selective is not None:
         return second_opinion(meta.selective)
     if meta.debate_skipped:
-        return "Stage 1 and the analyser agree: the debate and Stage 2 were skipped"
+        return "Stage 1 and the analyzer agree: the debate and Stage 2 were skipped"
     if not output.analysis_flags.stage2_executed:
         return "there was no Stage 2; Stage 1's result stands"
     if meta.adopt_decision == "adopted":
@@ -451,18 +451,18 @@ def adoption(output: FinalOutput, settings: OverrideSettings) -> str:
 
 
 def second_opinion(opinion: SecondOpinion) -> str:
-    """The effect of the embedded analyser on the result."""
+    """The effect of the embedded analyzer on the result."""
     calls = f"{opinion.calls} call" + ("s" if opinion.calls > 1 else "")
     if not opinion.reads_language:
-        return f"the analyser has no model of this language: a plain vote of {calls}"
+        return f"the analyzer has no model of this language: a plain vote of {calls}"
     if opinion.outcome == "agreed":
-        return "the first call and the analyser agree: 1 call"
+        return "the first call and the analyzer agree: 1 call"
     if opinion.outcome == "reader_alone":
-        return "the analyser decides alone, because the model agrees with it too rarely"
+        return "the analyzer decides alone, because the model agrees with it too rarely"
     kept = sum(t.kept for t in opinion.tuples)
     return (
-        f"the first call and the analyser differ: {calls}, {kept} of {len(opinion.tuples)} tuples "
-        f"kept, trust in the analyser {opinion.trust:.2f} ({_TRUST[opinion.trust_from]})"
+        f"the first call and the analyzer differ: {calls}, {kept} of {len(opinion.tuples)} tuples "
+        f"kept, trust in the analyzer {opinion.trust:.2f} ({_TRUST[opinion.trust_from]})"
     )
 
 

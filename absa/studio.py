@@ -45,7 +45,7 @@ def _offered(config: str, name: str) -> Graph:
 
 
 def _warm_up(pipeline: PipelineSettings) -> None:
-    """Load prompts, patterns, lexicons and the Korean analyser now.
+    """Load prompts, patterns, lexicons and the Korean analyzer now.
 
     Otherwise the first text would load them in the event loop that all runs of the server share.
     """

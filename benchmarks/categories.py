@@ -1,7 +1,7 @@
 """TASD F1 offline and where its points are lost: `python -m benchmarks.categories DATA`.
 
 DATA is the folder with the development files `mabsa_en.jsonl` and `mabsa_ko.jsonl`. Each is
-analysed by `absa run` with its own categories. The table has one line for each domain:
+analyzed by `absa run` with its own categories. The table has one line for each domain:
 
 - `tasd`: F1 of (target or NULL, category, polarity), as `absa evaluate` counts it;
 - `named`, `null`: the same for tuples with a target alone, and for those without one;
@@ -135,7 +135,7 @@ def table(data: Path, run: Path) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Analyse both files and print the tables."""
+    """Analyze both files and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder with the development files")
     parser.add_argument("--runs", type=Path, help="folder with finished runs of these names")

@@ -1,4 +1,4 @@
-"""`absa train --from-run` on recorded answers: what an analyser learns from a model's answers.
+"""`absa train --from-run` on recorded answers: what an analyzer learns from a model's answers.
 
     python -m benchmarks.distill DATA [--teachers gemma3_27b.k50 gemma3_4b.k50] [--folds 3]
 
@@ -6,7 +6,7 @@ DATA is the folder of `benchmarks.second_opinion`. Of each set a part is kept ou
 teacher to the other parts label the training texts, and no gold does. Every part is kept out once.
 The score is strict pair F1 of explicit tuples on the parts that were kept out:
 
-- `shipped`: the analyser as it is.
+- `shipped`: the analyzer as it is.
 - a teacher's protocol and the least certainty of a text (0: every text), such as `selective 0.6`;
   in brackets how many texts were sure enough.
 - `gold`: trained on gold, what annotating the same texts by hand would bring.
@@ -82,7 +82,7 @@ def gold_pairs(sample: Sample) -> Pairs:
 
 
 def found_by(analyser: Analyser, samples: Sequence[Sample], counts: Counts) -> Counts:
-    """The counts with an analyser's tuples of these texts."""
+    """The counts with an analyzer's tuples of these texts."""
     for s in samples:
         lang = s.lang or detect(s.text)
         found = analyser(s.text, lang, s.domain).findings
@@ -93,7 +93,7 @@ def found_by(analyser: Analyser, samples: Sequence[Sample], counts: Counts) -> C
 
 
 def trained(samples: Sequence[Sample]) -> Analyser | None:
-    """An analyser trained on these texts; None if they are too few."""
+    """An analyzer trained on these texts; None if they are too few."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             own_data.train(own_data.read(samples), Path(folder))

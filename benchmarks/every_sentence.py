@@ -1,4 +1,4 @@
-"""No text may break the embedded analyser: `python -m benchmarks.every_sentence DATA`.
+"""No text may break the embedded analyzer: `python -m benchmarks.every_sentence DATA`.
 
 Every text of every file below DATA that `absa data` can read, through the three agents of Stage 1;
 what they say must fit the schemas that models are held to. Ends with 1 if anything does not.

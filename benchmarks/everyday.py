@@ -1,4 +1,4 @@
-"""How the embedded analyser reads everyday sentences: `python -m benchmarks.everyday [FILE ...]`.
+"""How the embedded analyzer reads everyday sentences: `python -m benchmarks.everyday [FILE ...]`.
 
 For each file (by default the development halves) one run with the default configuration and one
 with the gold aspects given, through `absa run`: F1 of terms and of (term, polarity) before and

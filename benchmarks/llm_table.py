@@ -151,7 +151,7 @@ class Cost(NamedTuple):
         for call in lines(run / "traces.jsonl"):
             asked.setdefault(call["uid"], []).append(call)
         fresh = {uid for uid, calls in asked.items() if not any(c["cached"] for c in calls)}
-        # The embedded analyser is no call.
+        # The embedded analyzer is no call.
         calls = [
             c
             for uid in fresh

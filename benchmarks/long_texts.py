@@ -1,6 +1,6 @@
-"""How the time of the embedded analyser grows with the length of hostile texts.
+"""How the time of the embedded analyzer grows with the length of hostile texts.
 
-``python -m benchmarks.long_texts [--lengths 1000 10000] [--shapes bang korean]`` analyses texts of
+``python -m benchmarks.long_texts [--lengths 1000 10000] [--shapes bang korean]`` analyzes texts of
 several shapes with the whole debate graph, and prints seconds of processor time by length. The last
 column is the growth of the time per character from the second longest to the longest text: 1 is
 linear, the factor between the lengths is quadratic.

@@ -1,4 +1,4 @@
-"""How good and how fast the embedded analyser is: `python -m benchmarks.offline_quality DATA`.
+"""How good and how fast the embedded analyzer is: `python -m benchmarks.offline_quality DATA`.
 
 DATA holds the development files by name (`mams.jsonl`, …). Everything goes through `absa run` with
 the default configuration, as a user would run it; nothing here knows the gold before it is scored.

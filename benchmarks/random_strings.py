@@ -1,4 +1,4 @@
-"""No string may break the embedded analyser: `python -m benchmarks.random_strings`.
+"""No string may break the embedded analyzer: `python -m benchmarks.random_strings`.
 
 Random strings of Unicode, half of them with words of reviews in between, through the agents of
 Stage 1, whose answers must fit the schemas that models are held to; every tenth through the whole

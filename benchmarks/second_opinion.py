@@ -10,7 +10,7 @@ demos) is decided with each turn as the first call; scores are means over these 
 - `equal`: a vote of as many calls as `selective` made on average.
 - `shipped`: `selective` as it is shipped, measured trust included (`selective.sample`).
 - `left out`: `selective` with the trust and the threshold that are best on the other sets, so that
-  a set's gold has no say in its own score. Trust is a factor times the analyser's expected F1 on
+  a set's gold has no say in its own score. Trust is a factor times the analyzer's expected F1 on
   the set, which its probabilities tell without gold.
 
 The score is strict pair F1 of explicit tuples; intervals are paired bootstraps.
@@ -61,7 +61,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class Text:
-    """The explicit tuples of one text that a call or the analyser sees, a row each."""
+    """The explicit tuples of one text that a call or the analyzer sees, a row each."""
 
     calls: Bools  # tuples x turns
     p: NDArray[np.float64]
@@ -80,7 +80,7 @@ class Text:
         return share
 
     def agreement(self, turn: int) -> Agreement:
-        """The call of a turn beside the analyser."""
+        """The call of a turn beside the analyzer."""
         first = self.calls[:, turn]
         return Agreement(
             matched=int((first & self.reported).sum()),
@@ -107,7 +107,7 @@ class Cell(NamedTuple):
 
     @property
     def expected(self) -> float:
-        """The F1 that the analyser expects of itself, from its probabilities."""
+        """The F1 that the analyzer expects of itself, from its probabilities."""
         every = [t.agreement(0) for t in self.texts]
         reported = sum(a.reported for a in every) + sum(a.p_seen for a in every)
         return 2 * sum(a.p_reported for a in every) / reported if reported else 0.0
@@ -231,7 +231,7 @@ def vote_of_mean(cell: Cell, calls: float) -> Counts:
 
 
 def analyser(cell: Cell) -> Counts:
-    """Counts per text of the analyser alone."""
+    """Counts per text of the analyzer alone."""
     return np.array([t.counts(t.reported) for t in cell.texts], float)
 
 
@@ -264,7 +264,7 @@ def shipped(cell: Cell) -> Choice:
 
 
 def scaled(cell: Cell, factor: float, threshold: float, alone_below: float) -> Choice:
-    """Trust that follows from what the analyser expects of itself on this set."""
+    """Trust that follows from what the analyzer expects of itself on this set."""
     return Choice(min(1.0, factor * cell.expected), threshold, alone_below)
 
 
@@ -317,11 +317,11 @@ def rows(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
 
 def table(found: Sequence[Mapping[str, Any]], which: str) -> Iterator[str]:
     """The rows as Markdown."""
-    yield f"`{which}`: trust, threshold and when the analyser decides alone"
+    yield f"`{which}`: trust, threshold and when the analyzer decides alone"
     yield ""
     yield (
-        "| set | model | demos | single | vote of 5 | analyser | selective | calls | equal vote "
-        "| less vote of 5 | less analyser |"
+        "| set | model | demos | single | vote of 5 | analyzer | selective | calls | equal vote "
+        "| less vote of 5 | less analyzer |"
     )
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|"
     for row in found:
@@ -347,7 +347,7 @@ def _moved(value: float, limits: Iterable[float]) -> str:
 
 def means(found: Sequence[Mapping[str, Any]], which: str) -> Iterator[str]:
     """Means over the numbers of demos."""
-    yield "| set | model | calls | less vote of 5 | less a vote of equal calls | less analyser |"
+    yield "| set | model | calls | less vote of 5 | less a vote of equal calls | less analyzer |"
     yield "|---|---|---:|---:|---:|---:|"
     for data, model in dict.fromkeys((r["set"], r["model"]) for r in found):
         mine = [r for r in found if (r["set"], r["model"]) == (data, model)]

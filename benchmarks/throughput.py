@@ -171,7 +171,7 @@ def main() -> None:
         "--only", choices=["in_process", "http", "memory"], help="One of the three."
     )
     args = parser.parse_args()
-    kiwi().tokenize("가격")  # loading the Korean analyser is start-up, to its first word
+    kiwi().tokenize("가격")  # loading the Korean analyzer is start-up, to its first word
     results: dict[str, Any] = {"samples_in_flight": args.width}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -129,7 +129,7 @@ def node_lag(page: Page, address: str, sent: dict[str, float]) -> dict[str, floa
 
 @contextmanager
 def slow_server(sent: dict[str, float]) -> Iterator[str]:
-    """The page over an analyser whose answers take a while, and which notes when it gave them."""
+    """The page over an analyzer whose answers take a while, and which notes when it gave them."""
     at_once = OfflineBackend.ask
 
     def ask(backend: OfflineBackend, question: Ask) -> Reply:

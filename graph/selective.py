@@ -1,4 +1,4 @@
-"""`selective`: one call and the embedded analyser; more calls only if the two differ."""
+"""`selective`: one call and the embedded analyzer; more calls only if the two differ."""
 
 from __future__ import annotations
 

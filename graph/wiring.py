@@ -57,7 +57,7 @@ class Wiring:
     open_store: Callable[[], AbstractContextManager[BaseStore | None]] = nullcontext
     # Whether a node or an edge was changed.
     is_changed: bool = False
-    # Adds the embedded analyser for `second_reader` to any backend.
+    # Adds the embedded analyzer for `second_reader` to any backend.
     with_reader: Callable[[Backend], Backend] = lambda backend: backend
     own_nodes: frozenset[str] = frozenset()
     own_files: OwnFiles | None = None
@@ -353,6 +353,6 @@ def _check_playable(backend: Backend, table: Table, pipeline: PipelineSettings) 
     agents = [node.under(pipeline) for node in nodes if isinstance(node, Agent | Variants)]
     if missing := [a.name for a in agents if not can_play(a.role, as_answer(cast(Any, a.answer)))]:
         raise WiringError(
-            f"the offline analyser cannot answer for {', '.join(map(repr, missing))}: it supports "
+            f"the offline analyzer cannot answer for {', '.join(map(repr, missing))}: it supports "
             "only the shipped agents; use backend.kind openai, or remove the agent"
         )

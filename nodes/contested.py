@@ -1,11 +1,11 @@
-"""`compare_stage1`: compares Stage 1 with the embedded analyser (`debate.when: contested`).
+"""`compare_stage1`: compares Stage 1 with the embedded analyzer (`debate.when: contested`).
 
 The debate and Stage 2 are skipped (edge `skip_agreed`) unless one of these reasons applies:
 
 | reason for a debate  | condition                                                              |
 |----------------------|------------------------------------------------------------------------|
-| `language`           | the analyser has no model of the text's language                       |
-| `tuples`             | Stage 1's tuples differ from those that the analyser reports           |
+| `language`           | the analyzer has no model of the text's language                       |
+| `tuples`             | Stage 1's tuples differ from those that the analyzer reports           |
 | `risks`, `proposals` | the Validator saw a structural risk, or proposed a correction          |
 | `backfilled`         | Stage 1 has an aspect without a sentiment                              |
 | `unanchored`         | Stage 1 has a sentiment without an aspect                              |

@@ -37,7 +37,7 @@ def checked_text(text: object, max_chars: int) -> str:
             "split the text, or raise the setting"
         )
     if not text.strip():
-        raise InputError("text is empty: there is nothing to analyse")
+        raise InputError("text is empty: there is nothing to analyze")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

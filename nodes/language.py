@@ -108,7 +108,7 @@ class Language:
         return _squeezed(stem)
 
     def _strip_particle(self, term: str) -> str:
-        """The term without one trailing particle, if the morphological analyser confirms it.
+        """The term without one trailing particle, if the morphological analyzer confirms it.
 
         가격은 → 가격, but 종이, 사이, 나이 and 고양이 keep their 이.
         """

@@ -1,4 +1,4 @@
-"""Kiwi, the Korean morphological analyser. It is loaded once, at the first Korean text."""
+"""Kiwi, the Korean morphological analyzer. It is loaded once, at the first Korean text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 def kiwi() -> Analyser:
-    """The analyser."""
+    """The analyzer."""
     global _analyser
     # Several agents can get the first Korean text at once, but Kiwi is loaded only once.
     with _loading:

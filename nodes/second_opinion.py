@@ -1,21 +1,21 @@
-"""`compare` and `fuse`: combine joint calls with the embedded analyser.
+"""`compare` and `fuse`: combine joint calls with the embedded analyzer.
 
-`compare` keeps the first call's tuples if the explicit ones equal those that the analyser reports.
+`compare` keeps the first call's tuples if the explicit ones equal those that the analyzer reports.
 If they differ, `extract` is called again, and `fuse` scores each tuple:
 
     score = (1 - trust) x votes / calls + trust x p
 
-`votes` is the number of calls with the tuple. `p` is the analyser's probability, or 0 if it does
+`votes` is the number of calls with the tuple. `p` is the analyzer's probability, or 0 if it does
 not have the tuple. An explicit tuple is kept if its score reaches `selective.threshold`. For
 implicit tuples only the calls count: they are kept with a share of `vote.threshold`. Each given
 aspect keeps at least its best tuple.
 
 | trust | condition                                                                                |
 |-------|------------------------------------------------------------------------------------------|
-| 0     | the analyser has no model of the language: the calls vote                                |
+| 0     | the analyzer has no model of the language: the calls vote                                |
 | set   | `selective.trust`                                                                        |
-| 1     | the model agrees with the analyser too rarely for more calls to help (`is_too_weak`)     |
-| 0.62  | the analyser was trained on the domain                                                   |
+| 1     | the model agrees with the analyzer too rarely for more calls to help (`is_too_weak`)     |
+| 0.62  | the analyzer was trained on the domain                                                   |
 | 0.45  | otherwise                                                                                |
 
 With trust 1 no further call is made. `benchmarks/second_opinion.py` measures the defaults.
@@ -57,12 +57,12 @@ from absa.schemas.settings import PipelineSettings, SelectiveSettings
 from absa.schemas.state import CompareUpdate, FuseUpdate, State
 
 DEFAULT_TRUST = {True: 0.62, False: 0.45}
-"""The trust, by whether the analyser was trained on the domain."""
+"""The trust, by whether the analyzer was trained on the domain."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A tuple of the analyser: its form, its probability, and whether it is reported."""
+    """A tuple of the analyzer: its form, its probability, and whether it is reported."""
 
     form: Form
     probability: float
@@ -96,7 +96,7 @@ def seen_by(
 def aligned(seen: Mapping[Pair, Seen], pairs: Iterable[Pair]) -> dict[Pair, Seen]:
     """Match the reader's tuples without a category to the calls' tuples by aspect and polarity.
 
-    The analyser predicts categories only in its own domains.
+    The analyzer predicts categories only in its own domains.
     """
     matched: dict[Pair, Seen] = {}
     named = {(key, polarity): category for key, category, polarity in reversed(list(pairs))}
@@ -235,10 +235,10 @@ def score_tuples(
     threshold: float,
     share: float,
 ) -> list[FusedTuple]:
-    """Every tuple with its votes, the analyser's probability and its score.
+    """Every tuple with its votes, the analyzer's probability and its score.
 
     `share` is the minimum share of calls for an implicit tuple. A tuple is implicit if neither a
-    call nor the analyser finds its aspect in the text.
+    call nor the analyzer finds its aspect in the text.
     """
     forms: dict[Pair, Form] = {}
     is_explicit: set[Pair] = set(seen)
@@ -300,11 +300,11 @@ def _with_scores(result: StageResult, scored: Iterable[FusedTuple], lang: Langua
 
 
 def is_too_weak(texts: Iterable[Agreement], s: SelectiveSettings) -> bool:
-    """Whether the analyser should decide alone, measured on texts without gold.
+    """Whether the analyzer should decide alone, measured on texts without gold.
 
-    The analyser's expected F1 follows from its calibrated probabilities. The model's F1 against
-    gold is approximately its F1 against the analyser, divided by the square root of the analyser's
-    F1. If it is below `alone_below` times the analyser's F1, more calls add errors.
+    The analyzer's expected F1 follows from its calibrated probabilities. The model's F1 against
+    gold is approximately its F1 against the analyzer, divided by the square root of the analyzer's
+    F1. If it is below `alone_below` times the analyzer's F1, more calls add errors.
     """
     totals = [(a.matched, a.called, a.reported, a.p_reported, a.p_seen) for a in texts]
     if not totals:

@@ -1,4 +1,4 @@
-"""`second_reader`: the embedded analyser also reads the text, without a model call."""
+"""`second_reader`: the embedded analyzer also reads the text, without a model call."""
 
 from absa.nodes.agent import Agent
 from absa.schemas.answers import SecondReaderAnswer

@@ -245,7 +245,7 @@ class Meta(OutputModel):
     debate_skipped: str | None = None
     # Why a debate was held, and about which tuples.
     contest: Contest | None = None
-    # Only if the embedded analyser was asked beside the model.
+    # Only if the embedded analyzer was asked beside the model.
     selective: SecondOpinion | None = None
     stage1_risks: int = 0
     stage2_risks: int | None = None
@@ -271,7 +271,7 @@ class Meta(OutputModel):
 
 
 class FinalOutput(OutputModel):
-    """Everything about one analysed text."""
+    """Everything about one analyzed text."""
 
     uid: str
     text: str

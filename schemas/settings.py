@@ -24,7 +24,7 @@ from absa.schemas.secrets import LOOKS_LIKE_KEY, may_be_key
 from absa.schemas.state import STATE_KEYS
 
 SECOND_READER = "second_reader"
-"""The node that asks the embedded analyser with every backend. It makes no model call."""
+"""The node that asks the embedded analyzer with every backend. It makes no model call."""
 
 MODEL_NODES = (
     *("extract", SECOND_READER, "ate", "atsa", "validator", "judge"),
@@ -234,7 +234,7 @@ class HintWeights(_Section):
     set_aspect_ref: Weight = 0.0
     merge_tuples: Weight = 0.0
     second_reader: Weight = 0.8
-    """The embedded analyser's tuples (`debate.when: contested`), times their probability."""
+    """The embedded analyzer's tuples (`debate.when: contested`), times their probability."""
     set_category: Weight = 0.0
 
 
@@ -251,7 +251,7 @@ class DebateSettings(_Section):
 
     protocol: DebateProtocol = "patch"
     when: Literal["always", "contested"] = "always"
-    """`contested`: only for texts on which Stage 1 and the embedded analyser differ, or for which
+    """`contested`: only for texts on which Stage 1 and the embedded analyzer differ, or for which
     the Validator reports a risk; in one round."""
     rounds: Rounds = 1
     max_rounds: Rounds | None = None
@@ -456,7 +456,7 @@ class VoteSettings(_Section):
 
 
 class SelectiveSettings(_Section):
-    """One call and the embedded analyser; more calls only if the two differ.
+    """One call and the embedded analyzer; more calls only if the two differ.
 
     `absa ablate --fit` measures `threshold` and `trust` on labelled data. The defaults were
     measured on recorded answers of three models (`docs/lab-notes/second-opinion.md`).
@@ -469,13 +469,13 @@ class SelectiveSettings(_Section):
     threshold: Confidence = 0.4
     """A tuple is kept if (1 - trust) x share of calls + trust x probability reaches this."""
     trust: Confidence | None = None
-    """The weight of the analyser. None: 0.62 in domains of its training data, 0.45 in others, and 1
+    """The weight of the analyzer. None: 0.62 in domains of its training data, 0.45 in others, and 1
     if a run finds the model too weak (`alone_below`)."""
     sample: Examples = 30
     """The number of texts per language and domain on which a run measures whether the model is too
     weak; 0: no measurement."""
     alone_below: Confidence = 0.7
-    """If the model's estimated F1 is below this share of the analyser's, the analyser decides alone
+    """If the model's estimated F1 is below this share of the analyzer's, the analyzer decides alone
     and the model is called only once."""
 
 
@@ -541,12 +541,12 @@ class PipelineSettings(_Section):
 
     @property
     def debates_contested(self) -> bool:
-        """Whether only texts on which Stage 1 and the embedded analyser differ are debated."""
+        """Whether only texts on which Stage 1 and the embedded analyzer differ are debated."""
         return self.enable_debate and self.debate.when == "contested"
 
     @property
     def asks_second_reader(self) -> bool:
-        """Whether the embedded analyser reads the text beside the model."""
+        """Whether the embedded analyzer reads the text beside the model."""
         return self.protocol == "selective" or (
             self.protocol == "debate" and self.debates_contested
         )
@@ -669,7 +669,7 @@ class Settings(_Section):
             selective = self.pipeline.protocol == "selective"
             what = "protocol selective" if selective else "a contested debate"
             why = (
-                f"{what} compares a language model with the offline analyser: set backend.kind to "
+                f"{what} compares a language model with the offline analyzer: set backend.kind to "
                 "openai or replay"
             )
             raise _conflict("pipeline.protocol" if selective else "pipeline.debate.when", why)

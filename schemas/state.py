@@ -91,7 +91,7 @@ class MemoryInputState(InputState):
 class ReaderInputState(InputState):
     """The input of a graph with a second reader."""
 
-    # The measured weight of the embedded analyser; None: not measured.
+    # The measured weight of the embedded analyzer; None: not measured.
     reader_trust: NotRequired[float | None]
 
 
@@ -133,7 +133,7 @@ class State(TypedDict, total=False):
     # Baselines: the joint answers by number, and the number of the current call
     extract_answers: Annotated[dict[str, ExtractAnswer], merge]
     call_number: int
-    # The embedded analyser beside the model
+    # The embedded analyzer beside the model
     second_reader_answer: SecondReaderAnswer
     reader_trust: float | None
     second_opinion: SecondOpinion | None

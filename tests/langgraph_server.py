@@ -30,7 +30,7 @@ SAMPLE = {"text": TEXT, "uid": "ko-1"}
 EXPECTED = (
     # The server cannot be told which types its checkpoints hold: it reads them, and warns.
     "Deserializing unregistered type absa.schemas.",
-    # More than three seconds, on a slow machine: the Korean analyser is loaded at import.
+    # More than three seconds, on a slow machine: the Korean analyzer is loaded at import.
     "Graph import exceeded the expected startup time.",
 )
 

@@ -372,7 +372,7 @@ def offline(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole study of a dozen samples."""
     out = tmp_path_factory.mktemp("연구") / "study"
     names = ("default", "abl_no_debate", "baseline_single", "baseline_vote", "lexicon", "constant")
-    # The backend is offline, so the single call is the analyser alone.
+    # The backend is offline, so the single call is the analyzer alone.
     code = absa(
         [
             *("ablate", str(data), "--out", str(out), "--train", str(data), "--replay-variants"),
@@ -451,7 +451,7 @@ def test_only_samples_of_all_configurations_are_compared(offline: Path, tmp_path
     found = study(Study(tmp_path, chosen, roles(chosen), resamples=200))
     assert found["samples"]["compared"] == len(TEXTS) - 1
     assert found["samples"]["left_out"] == 1
-    assert "1 samples were not analysed by every configuration" in found["notes"][0]
+    assert "1 samples were not analyzed by every configuration" in found["notes"][0]
 
 
 def test_sweep_changes_decisions_and_calls_no_model(offline: Path) -> None:

@@ -325,7 +325,7 @@ def test_the_drawing_is_had_from_the_command_line(capsys: pytest.CaptureFixture[
     assert "merge_candidates -.-> review_a" in drawn and "arbiter --> finalize" in drawn
 
 
-# The offline analyser, and comparisons -----------------------------------------------------------
+# The offline analyzer, and comparisons -----------------------------------------------------------
 
 
 def test_it_runs_out_of_the_box() -> None:

@@ -1,4 +1,4 @@
-"""A debate only where Stage 1 and the embedded analyser differ (`debate.when: contested`)."""
+"""A debate only where Stage 1 and the embedded analyzer differ (`debate.when: contested`)."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def test_the_shipped_config_and_what_is_refused() -> None:
     shipped = load_settings("debate_contested", {"backend.kind": "replay", "backend.path": "x"})
     assert shipped.pipeline.debate.when == "contested" and shipped.pipeline.asks_second_reader
     for refused, why in (
-        ({"backend.kind": "offline"}, "compares a language model with the offline analyser"),
+        ({"backend.kind": "offline"}, "compares a language model with the offline analyzer"),
         ({"pipeline.debate.rounds": 2}, "one round"),
     ):
         with pytest.raises(SettingsError, match=why):

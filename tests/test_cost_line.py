@@ -1,4 +1,4 @@
-"""Quality against cost: the analyser as a baseline, the Pareto front, votes of as many calls."""
+"""Quality against cost: the analyzer as a baseline, the Pareto front, votes of as many calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def joint(*pairs: tuple[str, str]) -> dict[str, Any]:
 
 
 def answers(text: int, first_is_wrong: bool) -> dict[tuple[str, int], dict[str, Any]]:
-    """The model names something wrong in every other call; the analyser is right at once."""
+    """The model names something wrong in every other call; the analyzer is right at once."""
     calls = {
         ("extract", n): joint(SOUP, WAITER, *([WRONG] if (n % 2 == 0) is first_is_wrong else []))
         for n in range(VOTES)
@@ -102,7 +102,7 @@ def test_the_analyser_is_not_added_twice() -> None:
     replay = {"backend.kind": "replay", "backend.path": "x"}
     chosen = with_analyser(load(["baseline_single", "analyser"], replay), replay)
     assert [c.name for c in chosen] == ["baseline_single", "analyser"]
-    # Over the offline backend a single call is the analyser alone.
+    # Over the offline backend a single call is the analyzer alone.
     assert [c.name for c in with_analyser(load(["baseline_single"], {}), {})] == ["baseline_single"]
 
 

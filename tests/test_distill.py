@@ -1,4 +1,4 @@
-"""`absa train --from-run`: the analyser learns from what a model answered."""
+"""`absa train --from-run`: the analyzer learns from what a model answered."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_how_sure_a_run_is() -> None:
     # Agreement of both readers: 0.5 + 0.5 x 0.9.
     agreed = outcome("selective", [joint(soup)], selective={"trust": 0.5})
     assert [is_sure(agreed, least) for least in (0.95, 0.96)] == [True, False]
-    # Three calls that the analyser does not confirm: 0.5, and neither in nor out.
+    # Three calls that the analyzer does not confirm: 0.5, and neither in nor out.
     contested = outcome(
         "selective", [joint(soup, waiter)] * 3, selective={"trust": 0.5, "threshold": 0.6}
     )

@@ -21,7 +21,7 @@ def joint(*pairs: tuple[str, str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every call names the evening, which is wrong; only the analyser sees the waiter."""
+    """Every call names the evening, which is wrong; only the analyzer sees the waiter."""
     folder = tmp_path_factory.mktemp("fit")
     rows, lines = [], []
     for n in range(40):
@@ -67,7 +67,7 @@ def test_fit_finds_whom_to_trust_and_writes_a_config(run: Path, tmp_path: Path) 
     ).pipeline
     trust, threshold = fitted.selective.trust, fitted.selective.threshold
     assert fitted.protocol == "selective" and trust is not None
-    # Three calls without the analyser do not keep a tuple, the analyser without a call does.
+    # Three calls without the analyzer do not keep a tuple, the analyzer without a call does.
     assert (1 - trust) < threshold <= trust * 0.8
     # The fitted config decides so, over the same answers.
     again = tmp_path / "again"

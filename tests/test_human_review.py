@@ -678,7 +678,7 @@ def test_a_thread_of_a_version_with_other_module_names_is_refused() -> None:
         __module__ = "schemas.records"  # as it was called, now absa.schemas.records
 
     saved = checkpoint_serde().dumps_typed({"stage1": StageResult()})
-    with pytest.raises(InputError, match=r"saved by an older version .*analyse its text again"):
+    with pytest.raises(InputError, match=r"saved by an older version .*analyze its text again"):
         checkpoint_serde().loads_typed(saved)
     for value in ({"text": "schemas.records"}, {"stage1": records.StageResult()}):
         assert checkpoint_serde().loads_typed(checkpoint_serde().dumps_typed(value)) == value

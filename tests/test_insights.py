@@ -112,7 +112,7 @@ def test_the_report_of_a_run_without_gold_begins_with_what_people_say(
     out, page = analysed(tmp_path), tmp_path / "report.html"
     assert run_cli(["report", str(out), "-o", str(page), "--by", "product"]) == 0
     html = page.read_text(encoding="utf-8")
-    assert html.index("What people complain about") < html.index("Samples analysed")
+    assert html.index("What people complain about") < html.index("Samples analyzed")
     assert "People complain most about screen (2). People like most battery (2)." in html
     assert "topic=screen%3A+negative" in html
     assert "By product" in html and "Over time, by date" in html

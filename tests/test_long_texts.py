@@ -249,7 +249,7 @@ def test_the_event_loop_goes_on_during_a_long_text() -> None:
         await work
         return longest / (last - began)
 
-    assert asyncio.run(longest_pause_share()) < 0.4  # nearly 1 if it is analysed in the loop
+    assert asyncio.run(longest_pause_share()) < 0.4  # nearly 1 if it is analyzed in the loop
 
 
 def test_a_long_text_whose_task_is_cancelled_stops_being_analysed() -> None:

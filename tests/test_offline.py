@@ -1,4 +1,4 @@
-"""The embedded analyser: plain cases in both languages, hostile strings, odd inputs."""
+"""The embedded analyzer: plain cases in both languages, hostile strings, odd inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Categories and unnamed judgements of the embedded analyser, where a set is in force."""
+"""Categories and unnamed judgements of the embedded analyzer, where a set is in force."""
 
 from __future__ import annotations
 

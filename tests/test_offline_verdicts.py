@@ -21,7 +21,7 @@ TEXT = "The food was great but the staff was rude."
 
 
 class Reads:
-    """An analyser whose Stage 1 misreads a text in a given way."""
+    """An analyzer whose Stage 1 misreads a text in a given way."""
 
     def __init__(self, *findings: Finding, reserve: tuple[Finding, ...] = ()) -> None:
         self._found, self._reserve = findings, reserve

@@ -115,8 +115,8 @@ def test_answer_that_stays_unreadable_is_a_failure_with_its_words(kind: str, ask
 @pytest.mark.parametrize(
     ("mark", "says_what"),
     [
-        ("FILTERED", "withheld by a content filter; the text cannot be analysed"),
-        ("REFUSED", "withheld by a content filter .*; the text cannot be analysed"),
+        ("FILTERED", "withheld by a content filter; the text cannot be analyzed"),
+        ("REFUSED", "withheld by a content filter .*; the text cannot be analyzed"),
         ("TOO-LONG", "HTTP 400 .*too long for this model; use one with a larger context"),
     ],
 )

@@ -651,11 +651,11 @@ def test_a_damaged_run_is_shown_as_far_as_it_can_be_read(
         ),
         (
             lambda run: (run / "outputs.jsonl").write_text(""),
-            "65 of 65 analysed samples are missing",
+            "65 of 65 analyzed samples are missing",
         ),
         (
             lambda run: nest(run / "outputs.jsonl"),
-            "1 of 65 analysed samples are missing or damaged",
+            "1 of 65 analyzed samples are missing or damaged",
         ),
         (lambda run: listed(run / "outputs.jsonl"), "line 1 cannot be read: not a JSON object"),
         (lambda run: (run / "scorecards.jsonl").unlink(), "65 samples have no scorecard"),

@@ -1,4 +1,4 @@
-"""The embedded analyser beside a model: agreement, fusion, and how far it is trusted."""
+"""The embedded analyzer beside a model: agreement, fusion, and how far it is trusted."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def test_nothing_found_by_either_is_agreement() -> None:
 @pytest.mark.parametrize(
     ("calls", "seen", "final"),
     [
-        # Three calls against a silent analyser: 0.6 x 3/3 reaches 0.4, 0.6 x 1/3 does not.
+        # Three calls against a silent analyzer: 0.6 x 3/3 reaches 0.4, 0.6 x 1/3 does not.
         ([[FOOD, SERVICE], [FOOD], [FOOD]], [], {FOOD}),
-        # One call and the analyser: 0.6 / 3 + 0.4 x 0.8 reaches it.
+        # One call and the analyzer: 0.6 / 3 + 0.4 x 0.8 reaches it.
         ([[FOOD, SERVICE], [FOOD], [FOOD]], [(*SERVICE, 0.8)], {FOOD, SERVICE}),
         # Exactly the threshold: 0.6 / 3 + 0.4 x 0.5, and just below it.
         ([[FOOD, SERVICE], [FOOD], [FOOD]], [(*SERVICE, 0.5)], {FOOD, SERVICE}),
         ([[FOOD, SERVICE], [FOOD], [FOOD]], [(*SERVICE, 0.499)], {FOOD}),
-        # The analyser alone: 0.4 x 0.9 does not.
+        # The analyzer alone: 0.4 x 0.9 does not.
         ([[FOOD], [FOOD], [FOOD]], [(*SERVICE, 0.9)], {FOOD}),
         # Each polarity has a score of its own.
         ([[FLIPPED], [FLIPPED], [FLIPPED]], [(*SERVICE, 0.9)], {FLIPPED}),
@@ -181,7 +181,7 @@ def test_a_model_that_rarely_agrees_is_too_weak() -> None:
 
 
 def test_the_offline_analyser_is_not_compared_with_itself() -> None:
-    with pytest.raises(SettingsError, match="compares a language model with the offline analyser"):
+    with pytest.raises(SettingsError, match="compares a language model with the offline analyzer"):
         load_settings(None, {"pipeline.protocol": "selective"})
 
 
@@ -221,7 +221,7 @@ def test_a_run_measures_its_trust_on_its_first_texts_and_holds_in_verify(tmp_pat
     assert main([*args, "--set", "pipeline.selective.sample=3"]) == 0
     lines = (out / "outputs.jsonl").read_text("utf-8").splitlines()
     opinions = [json.loads(line)["meta"]["selective"] for line in lines]
-    # The model never agrees with the analyser, so it is asked no further after three texts.
+    # The model never agrees with the analyzer, so it is asked no further after three texts.
     assert [o["trust_from"] for o in opinions] == ["default"] * 3 + ["run"] * 5
     assert [o["outcome"] for o in opinions] == ["contested"] * 3 + ["reader_alone"] * 5
     assert verify(out).ok

@@ -63,7 +63,7 @@ ANSWERS |= {
     "review_a": {"review_actions": [FLIP]},
     "review_b": {"review_actions": []},
     "review_c": {"review_actions": [FLIP]},
-    # As the analyser reads it.
+    # As the analyzer reads it.
     "extract": {"tuples": [FEEL, PRICE]},
 }
 REVIEWERS = {"review_a", "review_b", "review_c"}

@@ -157,7 +157,7 @@ def test_it_can_be_read_on_a_phone(open_page: Callable[..., Page]) -> None:
 
 def test_reservations_are_said_in_words(open_page: Callable[..., Page]) -> None:
     text = open_page().locator(".card").last.inner_text()
-    assert "embedded analyser played every role" in text
+    assert "embedded analyzer played every role" in text
     assert "does not mean equal" in text
 
 

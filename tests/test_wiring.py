@@ -307,7 +307,7 @@ def test_a_rule_whose_input_nobody_wrote_says_so():
 
 
 def test_the_offline_analyser_says_what_it_cannot_play_before_anything_is_analysed():
-    with pytest.raises(WiringError, match="offline analyser cannot answer for 'sarcasm'"):
+    with pytest.raises(WiringError, match="offline analyzer cannot answer for 'sarcasm'"):
         default().insert("sarcasm", sarcasm(), after="stage1").compile()
     doubter = {"name": "D", "role": "Doubter", "goal": "Doubt"}
     changes = {"debate.personas": {"doubter": doubter}, "debate.order": ["epm", "doubter"]}

@@ -29,7 +29,7 @@ _FILES = ("mams.jsonl", "mabsa_en.jsonl")
 _SEEN = 2
 _SHARE = 0.02
 _SHARE_AS_PART = 0.25
-#: What the embedded analyser calls an aspect without a name, and nouns with a wrong tag.
+#: What the embedded analyzer calls an aspect without a name, and nouns with a wrong tag.
 _NAMES = frozenset({"overall", "con", "liquid", "perk", "restuarant"})
 
 

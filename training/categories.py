@@ -1,7 +1,7 @@
 """Training of the shipped category models.
 
 ``python -m training.categories DATA --out resources/models`` reads ``DATA/train/mabsa_*.jsonl``
-(M-ABSA: four domains, categories, judgements without a name) and analyses each text with the
+(M-ABSA: four domains, categories, judgements without a name) and analyzes each text with the
 shipped models: run it again after those changed (two minutes of one core for each language).
 
 Three linear models learn from all domains together. The category of a named aspect, and the
@@ -186,7 +186,7 @@ def table(columns: Mapping[str, int], weights: npt.NDArray[Any]) -> Table:
 
 
 def with_bias(cues: model.Cues) -> model.Cues:
-    """The cues as the analyser scores them: the bias is one of them."""
+    """The cues as the analyzer scores them: the bias is one of them."""
     return {**cues, model.BIAS: 1.0}
 
 
@@ -326,7 +326,7 @@ def cross_validated(examples: Sequence[Example]) -> tuple[float, dict[str, Any]]
 
 
 def examples_of(path: Path) -> list[Example]:
-    """The analysed texts of a file."""
+    """The analyzed texts of a file."""
     analyser = Analyser()
     rows = map(parse_json, path.read_text(encoding="utf-8").splitlines())
     return [example(row, analyser) for row in rows if not row.get("dropped_aspects")]

@@ -351,7 +351,7 @@ def fit(
 
 
 class Exported(nn.Module):  # type: ignore[misc]
-    """What runs in the analyser: pieces in, the linear parts of all heads out."""
+    """What runs in the analyzer: pieces in, the linear parts of all heads out."""
 
     def __init__(self, model: Encoder) -> None:
         super().__init__()
@@ -453,7 +453,7 @@ def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) ->
 
 
 def main() -> None:
-    """Fine-tune, and write the model that the analyser runs."""
+    """Fine-tune, and write the model that the analyzer runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("base", type=Path, help="folder with model.safetensors and vocab.txt")

@@ -1,6 +1,6 @@
 """Puts the hand-written Korean expressions of `training/data` into the lexicon.
 
-``python -m training.expressions`` has Kiwi analyse the dictionary forms, so that they are found in
+``python -m training.expressions`` has Kiwi analyze the dictionary forms, so that they are found in
 texts by the morphemes that Kiwi finds there. What the lexicon has beside them stays.
 """
 

@@ -24,7 +24,7 @@ DEFAULT_NAMES = (
 CONSTANT = "constant"
 LEXICON = "lexicon"
 ANALYSER = "analyser"
-"""The configuration with only the embedded analyser, which makes no model call."""
+"""The configuration with only the embedded analyzer, which makes no model call."""
 
 _LEXICON: Mapping[str, object] = {
     "backend.kind": "offline",
@@ -89,7 +89,7 @@ def load(names: Sequence[str], overrides: Mapping[str, object]) -> list[Configur
 def with_analyser(
     chosen: Sequence[Configuration], overrides: Mapping[str, object]
 ) -> list[Configuration]:
-    """The configurations, plus the embedded analyser if it is not among them."""
+    """The configurations, plus the embedded analyzer if it is not among them."""
     alone = Configuration(ANALYSER, _settings(ANALYSER, overrides))
     if any(one.name == ANALYSER or one.settings == alone.settings for one in chosen):
         return list(chosen)

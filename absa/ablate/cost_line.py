@@ -210,7 +210,7 @@ def _row(output: FinalOutput, gold: Mapping[str, Any]) -> Floats:
 def _against_analyser(
     points: Sequence[Mapping[str, Any]], measured: Measured, resamples: int, seed: int
 ) -> dict[str, Any] | None:
-    """The difference of the best configuration with calls and the analyser alone."""
+    """The difference of the best configuration with calls and the analyzer alone."""
     calling = [p for p in points if p["calls"]]
     alone = next((p for p in points if p["name"] == ANALYSER), None)
     if alone is None or not calling:
@@ -246,7 +246,7 @@ def _sentences(line: Mapping[str, Any]) -> list[str]:
         shown = against["difference"]["low"] > 0
         how = "" if shown else "; no configuration that calls a model is shown to be better"
         sentences.append(
-            f"The embedded analyser alone reaches {reached:.1f} without a call; {against['best']} "
+            f"The embedded analyzer alone reaches {reached:.1f} without a call; {against['best']} "
             f"is the best with calls ({_points(against['difference'])} over it){how}."
         )
     front = [

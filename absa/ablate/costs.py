@@ -100,7 +100,7 @@ def _summary(
     """Means per sample, and totals. Unknown values are null."""
     spent = tally.summary()
     each = spent["per_sample"]
-    # A constant or the embedded analyser alone, which make no calls.
+    # A constant or the embedded analyzer alone, which make no calls.
     no_calls = answers is None
     tokens = [each[f"{kind}_tokens"]["rate"] for kind in ("prompt", "completion")]
     is_priced = not unknown

@@ -1,6 +1,6 @@
 """Trust and threshold of `selective`, fitted on a labelled run by cross-validation.
 
-No model is called. The outputs of a run have the inputs of `fuse`: the votes and the analyser's
+No model is called. The outputs of a run have the inputs of `fuse`: the votes and the analyzer's
 probability of each tuple of a contested text. So other values of `pipeline.selective.trust` and
 `.threshold` can be applied to these texts. Each fold is scored with the values that are best on the
 other folds, so that no text influences its own score.

@@ -1,4 +1,4 @@
-"""Computes numbers per sample for the samples that every configuration analysed."""
+"""Computes numbers per sample for the samples that every configuration analyzed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Row = tuple[Floats, bool]
 
 @dataclass
 class Measured:
-    """The samples that all configurations analysed and that have gold."""
+    """The samples that all configurations analyzed and that have gold."""
 
     names: list[str]
     uids: list[str]
@@ -126,7 +126,7 @@ def measure(
     shared = [u for u in next(iter(rows.values())) if all(u in rows[n] for n in names)]
     if len(shared) < 2:
         raise AblationError(
-            f"all configurations together analysed {len(shared)} samples with gold: a comparison "
+            f"all configurations together analyzed {len(shared)} samples with gold: a comparison "
             "needs at least two"
         )
     counts = {
@@ -152,7 +152,7 @@ def _notes(counts: Mapping[str, Any]) -> list[str]:
         short = ", ".join(f"{name} {n}" for name, n in counts["failed"].items() if n)
         why = f" (failed: {short})" if short else ""
         notes.append(
-            f"{counts['left_out']} samples were not analysed by every configuration and are not "
+            f"{counts['left_out']} samples were not analyzed by every configuration and are not "
             f"compared{why}"
         )
     if counts["without_gold"]:

@@ -137,7 +137,7 @@ def scores(results: Row, *, brief: bool = False) -> Table:
             "exact match": lambda one: _percent(one["exact_match"]["rate"]),
         },
         configurations,
-        f"{results['samples']['compared']:,} samples that every configuration analysed.",
+        f"{results['samples']['compared']:,} samples that every configuration analyzed.",
     )
 
 

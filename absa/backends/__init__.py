@@ -13,7 +13,7 @@ def make_backend(settings: BackendSettings) -> Backend:
 
 
 def plays_offline(node: str, answer: type[Answer]) -> bool:
-    """Whether the embedded analyser can answer for this agent. It supports the shipped agents.
+    """Whether the embedded analyzer can answer for this agent. It supports the shipped agents.
 
     In the persona debate it supports every persona, because it only needs the stance.
     """
@@ -69,7 +69,7 @@ def open_backend(settings: BackendSettings) -> Backend:
 
 
 def with_second_reader(backend: Backend, settings: BackendSettings) -> Backend:
-    """Return the backend together with the embedded analyser, which answers for `second_reader`."""
+    """Return the backend together with the embedded analyzer, which answers for `second_reader`."""
     from absa.backends.second_reader import WithSecondReader
 
     return WithSecondReader(backend, settings)

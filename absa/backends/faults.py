@@ -50,7 +50,7 @@ _CERTIFICATE_REMEDY = (
     "to its certificate file"
 )
 _TLS_REMEDY = "check backend.base_url: the address of a server without TLS begins with http://"
-_FILTER_REMEDY = "the text cannot be analysed by this model"
+_FILTER_REMEDY = "the text cannot be analyzed by this model"
 _NOT_OPENAI_REMEDY = (
     "check that backend.base_url is an OpenAI-compatible API (often it ends in /v1)"
 )

@@ -1,6 +1,6 @@
 """Counts calls, tokens and cost. Stops the run when a budget is used up or the server is down.
 
-A stop is not a failure of a sample. Samples under way get no record. They are analysed again at
+A stop is not a failure of a sample. Samples under way get no record. They are analyzed again at
 the next start, and paid answers come from the cache.
 """
 

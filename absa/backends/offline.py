@@ -1,4 +1,4 @@
-"""The embedded analyser as a backend: no network, no key, no model server."""
+"""The embedded analyzer as a backend: no network, no key, no model server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from absa.schemas.answers import Answer, PersonaJudgeAnswer, PersonaTurnAnswer
 from absa.schemas.backend import Ask, Reply
 from absa.schemas.errors import InputError
 
-#: Characters from which on a text is analysed in a thread: about a tenth of a second of work.
+#: Characters from which on a text is analyzed in a thread: about a tenth of a second of work.
 LONG_TEXT = 2_000
 _THREADS = 6
 
@@ -45,16 +45,16 @@ class OfflineBackend:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="absa-offline")
 
     def can_play(self, node: str, answer: type[Answer]) -> bool:
-        """Whether the analyser can answer for this agent."""
+        """Whether the analyzer can answer for this agent."""
         return plays_offline(node, answer)
 
     def ask(self, question: Ask) -> Reply:
-        """Analyse now."""
+        """Analyze now."""
         role = _BY_ANSWER.get(question.answer, question.node)
         return Reply(self._analyst.answer(role, question.inputs), backend="offline")
 
     async def aask(self, question: Ask) -> Reply:
-        """Analyse a short text in the event loop (milliseconds), a long one in a thread.
+        """Analyze a short text in the event loop (milliseconds), a long one in a thread.
 
         The event loop must stay free for other requests and for signals.
         """

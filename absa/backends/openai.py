@@ -56,7 +56,7 @@ _IGNORED_AFTER = 3
 
 LONGEST_RAW = 100_000
 """Characters of an unreadable answer that a failure record keeps."""
-_REFUSED_REMEDY = "the text cannot be analysed by this model"
+_REFUSED_REMEDY = "the text cannot be analyzed by this model"
 _UNREADABLE_REMEDY = "a larger or better instructed model may help; the answer is in the record"
 _TOO_SHORT_REMEDY = (
     "raise backend.max_tokens, or the server's own limit; the answer is in the record"

@@ -40,7 +40,7 @@ class ReplayBackend:
 
         `seed` chooses among the answers of a run with several seeds. A sample that was recorded
         under one seed only serves every seed. The exception: if the file has answers under the
-        requested seed but none for this sample, the sample was not analysed under that seed.
+        requested seed but none for this sample, the sample was not analyzed under that seed.
         """
         recording = Path(path)
         self._path = recording / "traces.jsonl" if recording.is_dir() else recording

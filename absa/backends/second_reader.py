@@ -1,4 +1,4 @@
-"""The embedded analyser beside another backend: it answers for `second_reader` only."""
+"""The embedded analyzer beside another backend: it answers for `second_reader` only."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from absa.schemas.settings import SECOND_READER, BackendSettings
 
 
 class WithSecondReader:
-    """Another backend plus the analyser for one node. A recorded answer is preferred.
+    """Another backend plus the analyzer for one node. A recorded answer is preferred.
 
-    It is not cached or metered: the analyser costs nothing and does not count as a call.
+    It is not cached or metered: the analyzer costs nothing and does not count as a call.
     """
 
     def __init__(self, backend: Backend, settings: BackendSettings) -> None:
-        """Add the analyser to `backend`.
+        """Add the analyzer to `backend`.
 
         `backend.roles.second_reader.model` may name a model folder that `absa train` made.
         """
@@ -48,7 +48,7 @@ class WithSecondReader:
     def _recorded(self, question: Ask) -> Reply | None:
         if isinstance(self._backend, OfflineBackend):
             raise InputError(
-                "second_reader compares a language model with the offline analyser, but "
+                "second_reader compares a language model with the offline analyzer, but "
                 "backend.kind is offline too; set backend.kind to openai or replay"
             )
         return recorded_reply(self._backend, question)

@@ -33,7 +33,7 @@ class Engine(StrEnum):
 
 # Servers and the journal store a seed in 64 bits.
 _SEEDS = 2**63
-# Seconds that samples of the embedded analyser may take after an interrupt.
+# Seconds that samples of the embedded analyzer may take after an interrupt.
 _GRACE_S = 1.0
 
 
@@ -159,7 +159,7 @@ def carry_out(plan: RunPlan) -> RunReport:
         control.drain("interrupted")
         console.print("finishing the samples under way; once more to stop at once")
         if plan.engine == "local" and plan.settings.backend.kind == "offline":
-            # A longer text is cancelled and analysed again later. It has cost nothing.
+            # A longer text is cancelled and analyzed again later. It has cost nothing.
             asyncio.get_running_loop().call_later(_GRACE_S, control.stop)
 
     async def go(show: RunProgress) -> RunReport:

@@ -1,4 +1,4 @@
-"""Prints one analysed text: marked text, table, label, and the agents' changes.
+"""Prints one analyzed text: marked text, table, label, and the agents' changes.
 
 Everything is readable without colour. Below the text, each mark begins with the number of its row:
 

@@ -1,4 +1,4 @@
-"""`absa train`: trains the embedded analyser on your labelled data."""
+"""`absa train`: trains the embedded analyzer on your labelled data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An analyser without a network or a key: learned models, lexicons, morphology, clause rules.
+"""An analyzer without a network or a key: learned models, lexicons, morphology, clause rules.
 
 | where          | what                                                                          |
 |----------------|-------------------------------------------------------------------------------|

@@ -61,7 +61,7 @@ class OfflineAnalyst:
     """
 
     def __init__(self, read: Read | None = None) -> None:
-        """Take another ``read`` to put another analyser under the same roles."""
+        """Take another ``read`` to put another analyzer under the same roles."""
         self._analysis = AnalysisCache(read or Analyser())
 
     def answer(self, role: str, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Stopped(RuntimeError):
 
 @contextmanager
 def stoppable(flag: threading.Event) -> Iterator[None]:
-    """Let `flag` stop what is analysed inside, also in threads that inherit this context."""
+    """Let `flag` stop what is analyzed inside, also in threads that inherit this context."""
     token = _flag.set(flag)
     try:
         yield
@@ -43,7 +43,7 @@ def stoppable(flag: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def stopped_by_interrupt() -> Iterator[None]:
-    """Let Ctrl-C stop what is analysed inside.
+    """Let Ctrl-C stop what is analyzed inside.
 
     Python raises the interrupt in the main thread alone. LangGraph then waits for its threads,
     which would go on.

@@ -182,7 +182,7 @@ def _tiles(run: RunSummary) -> Markup:
         tile("Net gain, samples", *_gain(run)),
         tile("Changed", f"{tally.changed:,}", changed, run.href(changed="1")),
         tile(
-            "Analysed",
+            "Analyzed",
             f"{tally.samples:,}",
             failed,
             run.href(failed="1") if run.failed else run.href(),
@@ -213,7 +213,7 @@ def _headline_table(runs: Sequence[RunSummary]) -> Markup:
             (f"{run.tally.changed:,}", percent(run.tally.changed, run.tally.samples))
             for run in runs
         ],
-        "Analysed": [(f"{run.tally.samples:,}", f"{len(run.failed):,} failed") for run in runs],
+        "Analyzed": [(f"{run.tally.samples:,}", f"{len(run.failed):,} failed") for run in runs],
         "Cost": [(_dollars(run.cost), _spent(run)) for run in runs],
     }
     missing = [run.name for run in runs if run.headline is None]
@@ -304,7 +304,7 @@ def _conflict(run: RunSummary) -> Markup:
     if not _is_conflict_review(run):
         return quiet("This run held no conflict review.")
     steps = [
-        Bar("Samples analysed", "samples", tally.samples),
+        Bar("Samples analyzed", "samples", tally.samples),
         Bar("Samples with a tuple in doubt", "in doubt", tally.in_doubt, strong=True),
     ]
     rows = _bars(words.ARBITER, tally.cases, strong="majority")
@@ -344,7 +344,7 @@ def _second_opinion(run: RunSummary) -> Markup:
     if not asked:
         return quiet("This run did not use the protocol selective.")
     calls = sum(number * texts for number, texts in tally.calls_made.items())
-    names = {"agreed": "Agreed", "contested": "Contested", "reader_alone": "Analyser alone"}
+    names = {"agreed": "Agreed", "contested": "Contested", "reader_alone": "Analyzer alone"}
     rows = _bars(names, tally.second_opinion, zeros=True)
     return el("div", bars(rows, asked), el("h4", f"{calls / asked:.2f} calls per text"))
 
@@ -386,7 +386,7 @@ def _gate(run: RunSummary) -> Markup:
         return quiet("The gate judged no aspect.")
     overrides = sum(tally.verdicts[code] for code in OVERRIDES)
     steps = [
-        Bar("Samples analysed", "samples", tally.samples),
+        Bar("Samples analyzed", "samples", tally.samples),
         Bar("Samples with an aspect at the gate", "judged", tally.reached_gate),
         Bar("Samples with an override", "applied", tally.gated, strong=True),
         Bar("Samples with a confirmed aspect", "confirmed", tally.confirmed),
@@ -481,14 +481,14 @@ SECTIONS = (
     ),
     Section(
         "The second opinion",
-        "The first call is compared with the embedded analyser. Where they agree, no further call "
-        "is made. If the model agrees too rarely over the run, the analyser decides alone.",
+        "The first call is compared with the embedded analyzer. Where they agree, no further call "
+        "is made. If the model agrees too rarely over the run, the analyzer decides alone.",
         _second_opinion,
         lambda run: run.tally.second_opinion,
     ),
     Section(
         "Contested texts",
-        "Stage 1 is compared with the embedded analyser. Without a reason for a debate, the debate "
+        "Stage 1 is compared with the embedded analyzer. Without a reason for a debate, the debate "
         "and Stage 2 are skipped. A text may have several reasons.",
         _contest,
         lambda run: run.tally.compared,

@@ -87,7 +87,7 @@ class ReportedRun:
         listed = _whole(counts.get("failed")) + _whole(counts.get("bad_lines"))
         self.left_out = done - shown
         summary = {
-            f"{self.left_out:,} of {done:,} analysed samples are missing or damaged in {OUTPUTS}: "
+            f"{self.left_out:,} of {done:,} analyzed samples are missing or damaged in {OUTPUTS}: "
             f"all numbers are about the other {shown:,}": self.left_out,
             f"{without_card:,} samples have no scorecard: their gold is not known": without_card,
             f"{ERRORS} has {len(self.errors):,} of {listed:,} errors": listed - len(self.errors),

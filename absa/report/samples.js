@@ -89,7 +89,7 @@ const TOGGLES = [
   ["broke", "Broke", (row) => row.o === "break", "Tuples right in Stage 1, wrong in the end"],
   ["conflict", "Conflict", (row) => row.x, "Positive and negative in one text"],
   ["disputed", "Disputed", (row) => row.d, "The speakers gave one aspect both polarities"],
-  ["failed", "Failed", (row) => row.e, "Could not be analysed"],
+  ["failed", "Failed", (row) => row.e, "Could not be analyzed"],
 ];
 const SELECTS = [
   ["gate", "Gate", (row) => row.g || [], (code) => named(about.gate, code), () => about.gate_order],
@@ -208,7 +208,7 @@ function drawRow(row, place) {
     h("span", { class: "uid" }, row.u),
     about.runs[state.run].seeds > 1 && h("span", { class: "seed" }, say("seed {n}", { n: row.s })),
     row.b && chip(row.b)),
-  h("div", { class: "row-text", lang: langOf(row.l) }, row.e ? t("could not be analysed") : row.t),
+  h("div", { class: "row-text", lang: langOf(row.l) }, row.e ? t("could not be analyzed") : row.t),
   h("div", { class: "row-badges" },
     row.e && badge("bad", t("✕ failed")),
     row.o === "fix" && badge("good", t("✓ fixed")),

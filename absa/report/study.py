@@ -421,7 +421,7 @@ def _reservations(study: StudyNumbers) -> Iterator[str]:
     match backend.get("kind"):
         case "offline":
             yield (
-                "The embedded analyser played every role. Its roles share one analysis, so their "
+                "The embedded analyzer played every role. Its roles share one analysis, so their "
                 "debate says little about a debate between language models."
             )
         case "replay":
@@ -436,7 +436,7 @@ def _reservations(study: StudyNumbers) -> Iterator[str]:
         is_named = note.partition(":")[0] in study.names
         yield _with_minus(f"{note if is_named else note[:1].upper() + note[1:]}.")
     if left := study.document["samples"]["left_out"]:
-        yield f"{left:,} texts were not analysed by every configuration. They are not counted."
+        yield f"{left:,} texts were not analyzed by every configuration. They are not counted."
     yield (
         "The intervals are from a bootstrap over the texts. They do not cover differences between "
         "annotators, prompts or kinds of text."

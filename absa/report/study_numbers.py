@@ -162,7 +162,7 @@ def read_study(path: Path) -> StudyNumbers:
             case.is_right[name] = is_right
     uids = [uid for uid in cases if all(uid in mine for mine in rows.values())]
     if len(uids) < 2:
-        raise NoRun(f"{path}: fewer than two samples were analysed by every configuration")
+        raise NoRun(f"{path}: fewer than two samples were analyzed by every configuration")
     place = {uid: n for n, uid in enumerate(uids)}
     return StudyNumbers(
         path=path,

@@ -122,7 +122,7 @@ class Tally:
     rules: Counter[str] = field(default_factory=Counter)
     cases: Counter[str] = field(default_factory=Counter)
     second_opinion: Counter[str] = field(default_factory=Counter)
-    # Texts for which Stage 1 was compared with the analyser, and the reasons for a debate.
+    # Texts for which Stage 1 was compared with the analyzer, and the reasons for a debate.
     compared: int = 0
     contest: Counter[str] = field(default_factory=Counter)
     calls_made: Counter[int] = field(default_factory=Counter)

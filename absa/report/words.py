@@ -108,6 +108,6 @@ CONTEST = {
     "proposals": "The Validator proposed a correction",
     "backfilled": "An aspect without a sentiment",
     "unanchored": "A sentiment without an aspect",
-    "language": "The analyser has no model of the language",
+    "language": "The analyzer has no model of the language",
 }
 """The reasons for a debate if `debate.when` is `contested`."""

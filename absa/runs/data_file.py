@@ -103,7 +103,7 @@ class DataFile:
     def _changed(self) -> RunError:
         return RunError(
             f"{self.path} was changed while the run was reading it; finished samples are kept. "
-            "Restore the old file and start again, or analyse the new one with another --out"
+            "Restore the old file and start again, or analyze the new one with another --out"
         )
 
 

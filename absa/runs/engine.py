@@ -126,7 +126,7 @@ def reject_what_needs_one_process(plan: RunPlan) -> None:
         )
     if measures_trust(plan.settings.pipeline):
         raise InputError(
-            "--engine dask cannot measure the trust in the analyser; set "
+            "--engine dask cannot measure the trust in the analyzer; set "
             "pipeline.selective.trust, or use --engine local"
         )
     if plan.settings.backend.kind == "replay":
@@ -488,7 +488,7 @@ class _Run:
         if self._data.has_grown:
             notes.append(
                 f"{self._plan.data} has grown during the run; the run covers only the rows that it "
-                "had at the start. Use another --out to analyse the whole file"
+                "had at the start. Use another --out to analyze the whole file"
             )
         settings = self._plan.settings
         if settings.backend.kind == "replay" and (why := wired(settings).only_as_graph):

@@ -175,7 +175,7 @@ class Journal:
         return self._db.one(sql, seed, uid) is not None
 
     def forget_failures(self) -> frozenset[str]:
-        """Delete the records of failed samples, so that they are analysed again.
+        """Delete the records of failed samples, so that they are analyzed again.
 
         Returns the uids of samples that failed after their answers arrived. An answer caused the
         failure, so they need new answers.

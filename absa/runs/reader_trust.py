@@ -1,8 +1,8 @@
 """Whether the model is too weak beside the second reader: measured on a run's first texts.
 
-The first `selective.sample` texts of each language and domain are analysed under the default trust.
-If the model and the analyser agree too rarely on them (`is_too_weak`), the trust is 1 for all later
-texts: the analyser decides alone. Gold is not used. The order of the data decides which texts these
+The first `selective.sample` texts of each language and domain are analyzed under the default trust.
+If the model and the analyzer agree too rarely on them (`is_too_weak`), the trust is 1 for all later
+texts: the analyzer decides alone. Gold is not used. The order of the data decides which texts these
 are, so the same data give the same trust at any concurrency.
 """
 
@@ -78,7 +78,7 @@ class ReaderTrust:
     def notes(self) -> list[str]:
         """Notes with the results, for the end of the run."""
         return [
-            f"{lang}, {domain or 'no domain'}: the analyser decides alone, with one model call per "
+            f"{lang}, {domain or 'no domain'}: the analyzer decides alone, with one model call per "
             f"text, because the model agreed with it too rarely on the first "
             f"{self._settings.sample} texts (pipeline.selective.alone_below)"
             for lang, domain in self._trust

@@ -81,7 +81,7 @@ async def learn_from_gold(graph: Graph | DirectGraph, output: FinalOutput, sampl
 
 
 def record_of(output: FinalOutput, sample: Sample, position: int, seed: int) -> Finished:
-    """The record of an analysed sample."""
+    """The record of an analyzed sample."""
     usage = output.meta.usage
     meta = output.meta.model_copy(update={"seed": seed})
     output = output.model_copy(update={"meta": meta, "extra": sample.extra})

@@ -59,7 +59,7 @@ class Recorded:
         call = self._calls.get((question.node, question.turn))
         if call is None:
             raise BackendError(
-                f"{question.node} was not asked when this text was analysed: analyse it again",
+                f"{question.node} was not asked when this text was analyzed: analyze it again",
                 node=question.node,
                 turn=question.turn,
             )
@@ -150,7 +150,7 @@ class Analyses:
         with self._lock:
             before = self._kept.get(name)
         if before is None:
-            raise InputError("this text is not kept any more: analyse it again")
+            raise InputError("this text is not kept any more: analyze it again")
         settings = chosen(before.settings, choice)
         start = time.perf_counter()
         path, after = replay(before, settings)

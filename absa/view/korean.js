@@ -18,7 +18,7 @@ export default {
   "▶ Watch again": "▶ 다시 보기",
   "type a sentence first": "문장을 먼저 입력하세요",
   // The controls
-  Protocol: "프로토콜", "Debate form": "토론 방식", "Answers from": "답하는 쪽", "the offline analyser": "오프라인 분석기",
+  Protocol: "프로토콜", "Debate form": "토론 방식", "Answers from": "답하는 쪽", "the offline analyzer": "오프라인 분석기",
   Debate: "토론", "Conflict review": "충돌 검토", Selective: "선택적", "Single call": "단일 호출", Vote: "투표",
   "edits (patch)": "수정안 (patch)", "arguments (persona)": "논증 (persona)",
   Validator: "Validator", "Stage 2": "2단계", "Debate override": "토론 오버라이드", Moderator: "Moderator",
@@ -41,7 +41,7 @@ export default {
   "Least evidence value.": "근거 값의 최솟값.", "No override under a scope risk.": "범위 위험이 있으면 바꾸지 않습니다.",
   "Overrides per text.": "문장당 오버라이드 수.", "Let the debate drop an aspect.": "토론이 속성을 삭제할 수 있습니다.",
   // What if
-  "What if": "만약", "What if…": "만약…", "As analysed": "분석한 그대로",
+  "What if": "만약", "What if…": "만약…", "As analyzed": "분석한 그대로",
   "Analyze again with these parts": "이 구성으로 다시 분석", "Take it back": "되돌리기",
   "decided again by the same answers in {ms} ms · 0 model calls": "같은 답으로 {ms} ms 만에 다시 판정 · 모델 호출 0회",
   "tuples and label would stay the same": "튜플과 레이블은 그대로입니다", "{aspect} at the gate: {verdict}": "게이트에서 {aspect}: {verdict}",
@@ -78,13 +78,13 @@ export default {
   Broke: "망침", "Tuples right in Stage 1, wrong in the end": "1단계에서 맞았다가 끝에 틀린 튜플",
   Conflict: "충돌", "Positive and negative in one text": "한 문장에 긍정과 부정",
   Disputed: "다툼", "The speakers gave one aspect both polarities": "화자들이 한 속성에 두 극성을 줌",
-  Failed: "실패", "Could not be analysed": "분석하지 못함",
+  Failed: "실패", "Could not be analyzed": "분석하지 못함",
   Run: "실행", Gate: "게이트", Adoption: "채택", "Tuples against gold": "정답과 튜플", "Label against gold": "정답과 레이블",
   "What is judged": "평가 대상", "Moderator rule": "Moderator 규칙", any: "모두",
   "No sample is like this.": "이런 샘플은 없습니다.", "No such sample": "샘플 없음", "There is no such sample:": "이런 샘플은 없습니다:",
   "Pick a sample": "샘플을 고르세요",
   "Its text with aspects and evidence, the debate turn by turn, what the gate and the Moderator decided, and what it cost.": "문장과 속성과 근거, 토론의 차례, 게이트와 Moderator의 판정, 든 비용을 보여 줍니다.",
-  "could not be analysed": "분석하지 못함", "✕ failed": "✕ 실패", "✓ fixed": "✓ 고침", "✕ broke": "✕ 망침", "Δ changed": "Δ 바뀜",
+  "could not be analyzed": "분석하지 못함", "✕ failed": "✕ 실패", "✓ fixed": "✓ 고침", "✕ broke": "✕ 망침", "Δ changed": "Δ 바뀜",
   // Samples: one of them
   "← All samples": "← 모든 샘플", "Previous (k)": "이전 (k)", "Previous sample": "이전 샘플", "Next (j)": "다음 (j)", "Next sample": "다음 샘플",
   Label: "레이블", "✓ tuples fixed": "✓ 튜플 고침", "✕ tuples broken": "✕ 튜플 망침", "✓ label fixed": "✓ 레이블 고침", "✕ label broken": "✕ 레이블 망침",

@@ -29,7 +29,7 @@ from absa.schemas.output import FinalOutput
 from absa.schemas.settings import OverrideSettings, Settings
 
 Json = dict[str, Any]
-# An entry, or the error of a sample that could not be analysed.
+# An entry, or the error of a sample that could not be analyzed.
 Sample = Entry | Json
 Read = Callable[[], Sample]
 
@@ -100,14 +100,14 @@ class OpenRun:
         return self._reads[number]()
 
     def entry(self, number: int) -> Entry:
-        """An analysed sample.
+        """An analyzed sample.
 
         Raises:
             InputError: There is no such sample, or it could not be analyzed.
         """
         sample = self.sample(number)
         if not isinstance(sample, Entry):
-            raise InputError("this sample could not be analysed")
+            raise InputError("this sample could not be analyzed")
         return sample
 
     def story(self, number: int) -> Json:

@@ -97,7 +97,7 @@ let about = null;
 // The values of the server's settings, and those of the form.
 let built = {};
 let shown = {};
-// The text at hand: what the server calls it, its story, its path and the values it was analysed with.
+// The text at hand: what the server calls it, its story, its path and the values it was analyzed with.
 let live = null;
 
 // These follow from another control unless they are set by hand.
@@ -210,7 +210,7 @@ function drawControls() {
     h("div", { class: "row-of-parts" },
       select("protocol", "Protocol", about.protocols, shown.protocol, PROTOCOLS),
       isDebate && select("debate_protocol", "Debate form", Object.keys(FORMS), shown.debate_protocol, FORMS),
-      backends.length ? select("backend", "Answers from", backends, shown.backend, { configured: about.backend.model || about.backend.kind, offline: "the offline analyser" }) : "",
+      backends.length ? select("backend", "Answers from", backends, shown.backend, { configured: about.backend.model || about.backend.kind, offline: "the offline analyzer" }) : "",
       isDebate ? switches.map(toggle) : "",
       isDebate ? h("details", { class: "numbers", open: areNumbersOpen, on: { toggle: (event) => { areNumbersOpen = event.target.open; } } },
         h("summary", {}, t("Thresholds and rules")),
@@ -348,7 +348,7 @@ async function explain(error, mine) {
   if (drawing) {
     const [before, after] = [new Drawing(live.drawing), new Drawing(drawing)];
     markDifferences(before, after);
-    showDrawings([[t("As analysed"), before], [t("What if"), after]]);
+    showDrawings([[t("As analyzed"), before], [t("What if"), after]]);
     before.follow(live.path);
   }
   tell(error.message, "note");
@@ -371,7 +371,7 @@ function showWhatIf(decided) {
   const [before, after] = [new Drawing(live.drawing), new Drawing(decided.drawing)];
   const swapped = markDifferences(before, after);
   showDrawings([
-    [t("As analysed"), before, swapped ? t("dashed red: edges that are left out") : ""],
+    [t("As analyzed"), before, swapped ? t("dashed red: edges that are left out") : ""],
     [t("What if"), after, swapped ? t("green: edges that are put in") : ""],
   ]);
   before.follow(live.path);
@@ -409,7 +409,7 @@ function showWhatIf(decided) {
         was !== is && h("li", { class: "quiet" }, say("a new run would make {is} calls, this one made {was}", { is, was })),
         decided.asked_otherwise.length ? h("li", { class: "quiet" }, say("a new run would ask these agents something else: {nodes}", { nodes: decided.asked_otherwise.map(plain).join(", ") })) : ""),
       h("div", { class: "scroll" }, h("table", { class: "compare" },
-        h("thead", {}, h("tr", {}, ["Aspect", "As analysed", "What if"].map((name) => h("th", { scope: "col" }, t(name))))),
+        h("thead", {}, h("tr", {}, ["Aspect", "As analyzed", "What if"].map((name) => h("th", { scope: "col" }, t(name))))),
         h("tbody", {}, rows, h("tr", { class: isRelabelled ? "whole differs-row" : "whole" }, h("th", { scope: "row" }, t("Sentence")), cell([live.row.b]), cell([decided.row.b])))))));
   $("what-if").hidden = false;
   showStory(decided);

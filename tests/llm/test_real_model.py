@@ -146,6 +146,6 @@ def test_every_answer_of_a_real_model_is_a_value_or_a_recorded_failure(
     verified = absa("verify", str(out), cache=cache)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     sys.stdout.write(
-        f"\n{protocol}: {len(rows)} samples, {len(outputs)} analysed, {len(errors)} failed, "
+        f"\n{protocol}: {len(rows)} samples, {len(outputs)} analyzed, {len(errors)} failed, "
         f"{len(traces)} calls on record, {seconds:.0f} s\n"
     )

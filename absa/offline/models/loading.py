@@ -1,4 +1,4 @@
-"""The learned models of the analyser: a folder with a tagger, a polarity model and a decision.
+"""The learned models of the analyzer: a folder with a tagger, a polarity model and a decision.
 
 ``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language, and
 ``network_<lang>.npz`` where one reads beside the tagger. English has an encoder besides, which only

@@ -1,1 +1,1 @@
-"""How the analyser plays each agent, from one shared analysis of the text."""
+"""How the analyzer plays each agent, from one shared analysis of the text."""

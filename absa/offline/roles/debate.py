@@ -157,7 +157,7 @@ def _decided(verdict: Verdict) -> dict[str, Any] | None:
 
 
 def _verdicts(analysis: Analysis, inputs: DebateInputs) -> list[Verdict]:
-    """The verdicts, the speakers heard: what the analyser's own ones say is in them already."""
+    """The verdicts, the speakers heard: what the analyzer's own ones say is in them already."""
     own = [
         (edit["op"], key(edit["target"]["aspect_ref"]), edit.get("value"))
         for speaker in (epm, tan)

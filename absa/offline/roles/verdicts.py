@@ -2,7 +2,7 @@
 
 Every agent speaks from a reading of its own. What they decide comes from the same combined
 probabilities, so that the judge's tuples, the reviews and the overrides fit each other. What an
-agent that is not the analyser said (another model's Stage 1, another speaker) counts as one more
+agent that is not the analyzer said (another model's Stage 1, another speaker) counts as one more
 witness.
 """
 
@@ -107,7 +107,7 @@ class Verdicts:
     def _witnesses(
         self, term: str, finding: Finding | None, items: Sequence[StatedSentiment]
     ) -> list[tuple[str, float]]:
-        """Polarities that somebody else than the analyser stands for, each with its weight."""
+        """Polarities that somebody else than the analyzer stands for, each with its weight."""
         witnesses: list[tuple[str, float]] = []
         before = {item.polarity for item in items}
         if finding is None or not _is_own(self._analysis, finding, tuple(before)):
@@ -132,7 +132,7 @@ class Verdicts:
         witnesses: Sequence[tuple[str, float]],
         dropped: float,
     ) -> Verdict:
-        """The verdict on an aspect that the analyser does not see."""
+        """The verdict on an aspect that the analyzer does not see."""
         weights: dict[str, float] = {}
         for polarity, sure in witnesses:
             weights[polarity] = weights.get(polarity, 0.0) + sure
@@ -213,7 +213,7 @@ def quote(analysis: Analysis, finding: Finding, polarity: str) -> str:
 
 
 def _is_own(analysis: Analysis, finding: Finding, before: Sequence[str]) -> bool:
-    """Whether Stage 1 says what the analyser's own Stage 1 says."""
+    """Whether Stage 1 says what the analyzer's own Stage 1 says."""
     own = key(finding.aspect.term)
     return any(
         key(each.aspect.term) == own and each.clause_reading.polarity in before

@@ -1,7 +1,7 @@
-"""What the analyser knows about one text: tokens, clauses, opinions, aspects, readings.
+"""What the analyzer knows about one text: tokens, clauses, opinions, aspects, readings.
 
 An :class:`Analysis` is the seam of the package. It is computed once per text, is never changed
-afterwards, and every role reads it through its own lens. Another analyser has to produce the same
+afterwards, and every role reads it through its own lens. Another analyzer has to produce the same
 value and nothing else.
 """
 
@@ -155,7 +155,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An aspect the analyser stands for, with its readings by lens and how sure it is of it."""
+    """An aspect the analyzer stands for, with its readings by lens and how sure it is of it."""
 
     aspect: Aspect
     confidence: float

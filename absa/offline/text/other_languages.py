@@ -1,4 +1,4 @@
-"""Texts in a language that the embedded analyser does not read.
+"""Texts in a language that the embedded analyzer does not read.
 
 The guess looks at the script, at the most frequent words, and at how many words English does not
 have. A text that could be Korean or English is taken for one of them, so that a short or mixed text

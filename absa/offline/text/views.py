@@ -13,7 +13,7 @@ _NEGATED = {True: -0.8, False: -0.6}
 
 
 def language_of(text: str, lang: str | None) -> str:
-    """Which of the two analysers reads this text: what is written counts, not only the tag."""
+    """Which of the two analyzers reads this text: what is written counts, not only the tag."""
     share = morphology.hangul_share(text)
     if lang == "ko":
         return "ko" if share > 0 else "en"

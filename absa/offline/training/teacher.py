@@ -2,7 +2,7 @@
 
 Only texts of which the run is sure are kept. A tuple's certainty is
 
-- its score in a run of `selective`: votes and the analyser's probability,
+- its score in a run of `selective`: votes and the analyzer's probability,
 - the share of the calls that found it in a run of `vote`,
 - the stated confidence in any other run.
 

@@ -14,7 +14,7 @@ class DataGone(Exception):
 
 
 class DataChanged(Exception):
-    """The data file is not the one that was analysed."""
+    """The data file is not the one that was analyzed."""
 
 
 def find_data(directory: Path, about: Mapping[str, Any], chosen: Path | None) -> Path:

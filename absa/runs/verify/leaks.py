@@ -64,7 +64,7 @@ def _own_keys() -> dict[str, str]:
 
 
 def leaks(raw: str, text: str, own_keys: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Keys and secrets in a line, apart from those that the analysed text itself contains.
+    """Keys and secrets in a line, apart from those that the analyzed text itself contains.
 
     The value is not shown, because the message goes to terminals and logs.
     """

@@ -380,7 +380,7 @@ class _Verification:
             self._say(COUNTS, what, sample.uid)
 
     def _count(self, data: list[str] | None) -> None:
-        """Check that every sample is there once per seed: analysed or failed."""
+        """Check that every sample is there once per seed: analyzed or failed."""
         files = [self._files[name] for name in (OUTPUTS, SCORECARDS, TRACES, GATE)]
         seen = dict.fromkeys(uid for file in files for uid in file.uids) | self._failed
         expected = self._expected(list(seen), data)
@@ -429,12 +429,12 @@ class _Verification:
                 if seed not in self._seeds:
                     yield f"{name}: seed {seed} does not belong to the run"
         for seed in scored.keys() & failed.keys():
-            yield f"both analysed and failed{self._under(seed)}"
+            yield f"both analyzed and failed{self._under(seed)}"
         if outputs != len(scored):
             yield f"{often(outputs)} in {OUTPUTS}, but {often(len(scored))} in {SCORECARDS}"
         missing = [s for s in expected if s not in scored and s not in failed]
         if missing and self._finished and not outputs > len(scored):
-            yield "missing: neither analysed nor failed" + self._under(*missing)
+            yield "missing: neither analyzed nor failed" + self._under(*missing)
         if outputs and not traces:
             yield f"not in {TRACES}"
         for name in (TRACES, GATE):
