@@ -128,7 +128,6 @@ class Event(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """The line without its kind."""
         return f"{self.aspect}: {self.text}" if self.aspect else self.text
 
 

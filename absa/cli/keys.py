@@ -22,7 +22,6 @@ class Keyboard:
     """Reads single keys. Restores the terminal at the end."""
 
     def __enter__(self) -> Keyboard:
-        """Switch the terminal to single keys."""
         import termios
 
         self._fd = sys.stdin.fileno()
@@ -31,7 +30,6 @@ class Keyboard:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Restore the terminal."""
         self._whole_lines()
 
     def key(self) -> str:

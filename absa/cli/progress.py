@@ -19,7 +19,6 @@ class RunProgress:
     """Shows a run's progress on stderr."""
 
     def __init__(self, console: Console) -> None:
-        """Use the bar if stderr is a terminal."""
         self._console = console
         self._started = time.monotonic()
         self._shown = 0.0
@@ -37,13 +36,11 @@ class RunProgress:
             self._task = self._bar.add_task("samples", total=None, facts="")
 
     def __enter__(self) -> Self:
-        """Start drawing."""
         if self._bar:
             self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Draw once more and stop."""
         if self._last and self._last != self._drawn:
             self._draw(self._last)
         if self._bar:

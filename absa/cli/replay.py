@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from absa.cli import options
-from absa.cli.options import UsageError, complain, console, print_json, print_text
+from absa.cli.options import complain, console, print_json, print_text
 
 if TYPE_CHECKING:
     from absa.runs import RunReport
@@ -32,8 +32,7 @@ def replay(
     """
     from absa.cli.progress import RunProgress
     from absa.config import parse_override
-    from absa.runs import RunError, RunMismatch
-    from absa.runs.plan import RunBusy
+    from absa.runs import RunError
     from absa.runs.replay import Recorded, replay_settings
     from absa.runs.replay import replay as replay_run
 
@@ -43,8 +42,6 @@ def replay(
     try:
         with RunProgress(console(stderr=True)) as show:
             report = asyncio.run(replay_run(recorded, out, settings, on_progress=show))
-    except (RunMismatch, RunBusy) as error:
-        raise UsageError(str(error)) from error
     except RunError as error:
         complain(str(error))
         raise typer.Exit(1) from error

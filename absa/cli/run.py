@@ -144,10 +144,10 @@ def carry_out(plan: RunPlan) -> RunReport:
     from rich.console import Console
 
     from absa.cli.progress import RunProgress
-    from absa.runs import RunError, RunMismatch
+    from absa.runs import RunError
     from absa.runs import run as run_batch
     from absa.runs.loop import run_in_quick_loop
-    from absa.runs.plan import Control, RunBusy
+    from absa.runs.plan import Control
 
     console = Console(stderr=True)
     control = Control()
@@ -171,8 +171,6 @@ def carry_out(plan: RunPlan) -> RunReport:
     try:
         with RunProgress(console) as show:
             return run_in_quick_loop(go(show))
-    except (RunMismatch, RunBusy) as error:
-        raise UsageError(str(error)) from error
     except RunError as error:
         complain(str(error))
         raise typer.Exit(1) from error

@@ -53,7 +53,6 @@ class Screen:
     verbose: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay it out for the width of the terminal."""
         width = options.max_width
         yield from marked_text(self.output, width)
         yield Text()

@@ -210,7 +210,6 @@ class Words:
     """A text in words, with a cut where a term begins or ends inside a word: 가격|은."""
 
     def __init__(self, text: Judged) -> None:
-        """Cut at spaces and at the ends of aspects and opinions."""
         places = [p for j in text.judgements for p in (j.place, j.opinion_place) if p]
         cuts = {end for place in places for end in place}
         self._starts: list[int] = []

@@ -24,7 +24,6 @@ class Session:
     """Goes through the texts. Every decision is on the disk before the next key is read."""
 
     def __init__(self, queue: Queue, items: Sequence[Item], reviewer: str) -> None:
-        """Begin with the first unfinished text."""
         self.queue = queue
         self.items = list(items)
         self.reviewer = reviewer

@@ -10,6 +10,7 @@ from typing import Literal
 
 from absa.backends.meter import Budget
 from absa.runs.journal import Totals
+from absa.schemas.errors import InputError
 from absa.schemas.memory import Recall
 from absa.schemas.settings import Settings
 
@@ -22,11 +23,11 @@ class RunError(RuntimeError):
     """The run must stop. Finished samples are kept and a new start resumes the run."""
 
 
-class RunMismatch(ValueError):
+class RunMismatch(InputError):
     """The directory holds another run. A usage error; the message lists the differences."""
 
 
-class RunBusy(RuntimeError):
+class RunBusy(InputError):
     """The directory cannot be used: another process uses it, or it is not writable."""
 
 

@@ -47,7 +47,6 @@ class Recorded:
     """A backend with the recorded answers of one text."""
 
     def __init__(self, calls: Sequence[CallRecord]) -> None:
-        """Take the answers."""
         self._calls = {(call.node, call.turn): call for call in calls}
 
     def ask(self, question: Ask) -> Reply:
@@ -85,7 +84,6 @@ class Analyses:
     """Analyzes texts, and keeps the latest so that they can be decided again."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings in force unless a choice changes them."""
         self.settings = settings
         self._kept: OrderedDict[str, Analysed] = OrderedDict()
         self._lock = Lock()

@@ -70,7 +70,6 @@ class PageApi:
     """
 
     def __init__(self, read_settings: Callable[[], Settings], folders: Sequence[Path]) -> None:
-        """Take a function that reads the settings, and the folders with runs."""
         self._read_settings = read_settings
         self._folders = folders
 
@@ -172,7 +171,6 @@ class SameOrigin:
     """Refuses requests that another site makes the browser send (also by DNS rebinding)."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Wrap `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

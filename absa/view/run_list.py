@@ -42,7 +42,6 @@ class OpenRun:
     """A run directory, finished or not. A thread indexes its samples."""
 
     def __init__(self, path: Path) -> None:
-        """Start the thread."""
         self.path = path
         self.rows: list[Json] = []
         self.problems: list[str] = []
@@ -148,20 +147,8 @@ class OpenRun:
             if output is None:
                 continue
             uid, seed = output.uid, output.meta.seed
-
-            def read(uid: str = uid, seed: int | None = seed) -> Entry:
-                lines = outputs.of(uid)
-                line = next(
-                    (x for x in lines if x.record.get("meta", {}).get("seed") == seed), lines[0]
-                )
-                return Entry(FinalOutput.model_validate(line.record), line.record, card(uid, seed))
-
-            def card(uid: str, seed: int | None) -> Json:
-                lines = cards.of(uid)
-                line = next((x for x in lines if x.record.get("seed") == seed), None)
-                return line.record if line else lines[0].record if lines else {}
-
-            yield Entry(output, record, card(uid, seed)), read
+            read = partial(_entry, outputs, cards, uid, seed)
+            yield Entry(output, record, _card(cards, uid, seed)), read
         self.problems += [*outputs.broken, *cards.broken]
         run = RunDirectory(self.path, self.problems)
         for error in run.lines(ERRORS) if run.has(ERRORS) else ():
@@ -210,6 +197,19 @@ class OpenRun:
             return journal.execute(sql, values).fetchall()
 
 
+def _entry(outputs: Artefact, cards: Artefact, uid: str, seed: int | None) -> Entry:
+    records = [line.record for line in outputs.of(uid)]
+    same = (record for record in records if record.get("meta", {}).get("seed") == seed)
+    record = next(same, records[0])
+    return Entry(FinalOutput.model_validate(record), record, _card(cards, uid, seed))
+
+
+def _card(cards: Artefact, uid: str, seed: int | None) -> Json:
+    records = [line.record for line in cards.of(uid)]
+    same = (record for record in records if record.get("seed") == seed)
+    return next(same, records[0] if records else {})
+
+
 def _sample(status: str, output: bytes, card: bytes, error: str) -> Sample | None:
     """A sample of the journal; None if its row is damaged (see `absa verify`)."""
     try:
@@ -225,7 +225,6 @@ class RunList:
     """The runs below some folders. Numbers stay the same; new runs are added at the end."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Take the folders."""
         self.folders = folders
         self._runs: list[OpenRun] = []
         self._lock = threading.Lock()
