@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -382,7 +382,7 @@ class Writer:
 
     suffix: str
     lines: Lines | None = None
-    save: Save | None = field(default=None)
+    save: Save | None = None
 
 
 WRITERS: Mapping[str, Writer] = {
