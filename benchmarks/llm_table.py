@@ -31,7 +31,7 @@ LANGUAGES = ("ko", "en")
 
 
 class Part(NamedTuple):
-    """So many sentences of one data file, perhaps of one domain only."""
+    """A number of sentences of one data file, perhaps of one domain only."""
 
     file: str
     size: int
@@ -54,7 +54,7 @@ CONFIGS: Mapping[str, str | Json] = {
     "conflict": "conflict_review",
     "selective": "selective",
     "contested": "debate_contested",
-    # Settings that are no shipped configuration are written beside the runs.
+    # Settings that differ from the shipped configurations are written beside the runs.
     "vote3": {"protocol": "vote", "vote": {"n": 3}},
     "contested_joint": {"stage1": "joint", "debate": {"when": "contested"}},
     "conflict_single_support": {
@@ -86,7 +86,7 @@ def draw(data: Path, sample: str) -> list[Json]:
 
 
 def limited(rows: Sequence[Json], limit: int | None) -> list[Json]:
-    """The first so many of each language."""
+    """The first texts of each language, up to a number."""
     return [row for lang in LANGUAGES for row in [r for r in rows if r["lang"] == lang][:limit]]
 
 
@@ -133,7 +133,7 @@ def ablate(data: Path, args: argparse.Namespace) -> Json:
 class Cost(NamedTuple):
     """What a protocol took, counted on the samples for which the model was asked every time.
 
-    Of an answer that lay in the cache nobody knows here what it took.
+    The cost of an answer from the cache is not known here.
     """
 
     samples: int
@@ -151,7 +151,7 @@ class Cost(NamedTuple):
         for call in lines(run / "traces.jsonl"):
             asked.setdefault(call["uid"], []).append(call)
         fresh = {uid for uid, calls in asked.items() if not any(c["cached"] for c in calls)}
-        # The embedded analyzer is no call.
+        # The embedded analyzer does not count as a call.
         calls = [
             c
             for uid in fresh
@@ -170,7 +170,7 @@ class Cost(NamedTuple):
         )
 
     def each(self, spent: float, digits: int = 0) -> str:
-        """So much per sample."""
+        """A total per sample."""
         return f"{spent / self.samples:.{digits}f}" if self.samples else "–"
 
     def seconds_each(self) -> str:

@@ -56,7 +56,7 @@ def decided(samples: list[Sample], settings: Settings, folder: Path) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, nargs="+", help="labelled texts of training splits")
-    parser.add_argument("--limit", type=int, help="so many texts, drawn at random")
+    parser.add_argument("--limit", type=int, help="number of texts, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     args = parser.parse_args()

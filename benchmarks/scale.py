@@ -32,7 +32,7 @@ GOAL = 1.6
 
 
 def rate(folder: Path, url: str, samples: int, width: int, engine: dict[str, Any]) -> float:
-    """Debates per second in the middle of a run: starting, filling and draining are no rate."""
+    """Debates per second in the middle of a run: starting, filling and draining do not count."""
     name = f"run {time.monotonic_ns()}"
     plan = RunPlan(
         data=write_data(folder, samples),

@@ -74,7 +74,7 @@ class Text:
         return int((kept & self.is_gold).sum()), int(kept.sum()), self.gold
 
     def votes(self, turn: int, size: int) -> NDArray[np.float64]:
-        """The share of so many calls, from this turn on, that has each tuple."""
+        """The share of a number of calls, from this turn on, that has each tuple."""
         turns = np.arange(turn, turn + size) % self.calls.shape[1]
         share: NDArray[np.float64] = self.calls[:, turns].mean(axis=1)
         return share
@@ -92,7 +92,7 @@ class Text:
 
 
 class Cell(NamedTuple):
-    """The recorded answers of one model, with so many demos, to one set."""
+    """The recorded answers of one model, with a number of demos, to one set."""
 
     data: str
     model: str
@@ -216,7 +216,7 @@ def selective(cell: Cell, choice: Choice) -> tuple[Counts, float]:
 
 
 def vote(cell: Cell, size: int) -> Counts:
-    """Counts per text of a vote of so many calls."""
+    """Counts per text of a vote of a number of calls."""
     least = PIPELINE.vote.threshold - TOLERANCE
     return np.mean(
         [[t.counts(t.votes(turn, size) >= least) for t in cell.texts] for turn in cell.turns],

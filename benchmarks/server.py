@@ -10,7 +10,7 @@ from absa.nodes import assets
 
 
 async def serve_forever(port: int, delay: float, answers: dict[str, dict[str, Any]]) -> None:
-    """Serve on loopback until the process ends. Which agent asks is told by its prompt."""
+    """Serve on loopback until the process ends. The prompt shows which agent asks."""
     contents = {
         assets.prompt(name): json.dumps(answer, ensure_ascii=False)
         for name, answer in answers.items()

@@ -65,7 +65,7 @@ def timed_run(
     report = run_in_quick_loop(run(plan, backend_for=backend_for, on_progress=watch))
     if report.exit_code:
         raise SystemExit(f"the run failed: {report}; see {plan.out / 'errors.jsonl'}")
-    # While all places were taken and spread out: filling and draining are no rate.
+    # While all places were taken and spread out: filling and draining do not count.
     steady = seen[2 * width : -width] if samples > 4 * width else seen
     return (len(steady) - 1) / (steady[-1] - steady[0])
 

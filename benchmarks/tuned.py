@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--train", type=Path, nargs="+", required=True, help="files or runs")
     parser.add_argument("--dev", type=Path, nargs="*", default=[], help="files or runs")
-    parser.add_argument("--texts", type=int, default=600, help="at most so many of each file")
+    parser.add_argument("--texts", type=int, default=600, help="at most this number of each file")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="write the chosen settings to this config")
     args = parser.parse_args()

@@ -12,7 +12,7 @@ from operator import attrgetter
 from absa.offline.stopping import watched
 from absa.offline.text.annotations import Opinion, Token, View
 
-#: Characters ``[start, end)`` of an aspect term; an empty span is an aspect nobody names.
+#: Characters ``[start, end)`` of an aspect term; an empty span is an unnamed aspect.
 Span = tuple[int, int]
 Cues = dict[str, float]
 

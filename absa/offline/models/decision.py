@@ -21,7 +21,7 @@ from absa.offline.text.annotations import NEUTRAL, Aspect, Probabilities, View
 _CLIP = 1e-4
 #: From this probability on a candidate counts as one of those that share a text's opinions.
 _LIKELY = 0.3
-#: Beyond so many other aspects one more makes no difference.
+#: The number of other aspects from which on one more makes no difference.
 _COMPANY = 3.0
 #: The places among a text's candidates that count for themselves.
 _RANKS = (0, 1, 2)
@@ -120,7 +120,7 @@ def _with_noun_phrases(
 
 
 def _most_likely(candidates: list[Candidate]) -> list[Candidate]:
-    """At most so many of them, in their order: the work per text is bounded."""
+    """The first of them, up to a maximum: the work per text is bounded."""
     if len(candidates) <= MOST:
         return candidates
     bar = sorted((c.probability for c in candidates), reverse=True)[MOST - 1]

@@ -142,7 +142,7 @@ def place_names(view: View) -> list[tuple[str, ...]]:
 
 
 def shifted(rows: Array, by: int) -> Array:
-    """Each token's row replaced by that of the token so many places on; zeros beyond the edge."""
+    """Each token's row replaced by that of the token `by` places later; zeros beyond the edge."""
     if not by:
         return rows
     moved = np.zeros_like(rows)

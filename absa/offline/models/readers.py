@@ -33,7 +33,7 @@ from absa.offline.text.scope import Scope, Span, part
 
 _LIMIT = 4.0
 _TINY = 1e-3
-#: Of a longer text only so many clauses count for its label: the work per text is bounded.
+#: The largest number of clauses of a text that count for its label: the work is bounded.
 _STATEMENTS = 40
 _QUESTIONS = frozenset(
     {"나요", "ᆫ가요", "은가요", "ᆯ까요", "을까요", "는지", "ᆫ지", "은지", "니", "냐"}

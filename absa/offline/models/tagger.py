@@ -135,7 +135,7 @@ class Tagger:
         return shares
 
     def _crf_shares(self, rows: Rows) -> npt.NDArray[np.float64]:
-        """For each token the CRF's probabilities of LABELS but the first, which nobody asks for."""
+        """For each token the CRF's probabilities of LABELS except the first, which is not used."""
         shares = np.zeros((len(rows), len(LABELS)))
         try:
             crf = self._free.pop()

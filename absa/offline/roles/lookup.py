@@ -56,7 +56,7 @@ def distinct(analysis: Analysis) -> list[Finding]:
         term, polarity = key(finding.aspect.term), finding.clause_reading.polarity
         if not term or (term, polarity) in seen:
             continue
-        # A second mention counts only where it says something else in so many words.
+        # A second mention counts only where it explicitly says something else.
         if term in first_of and finding.clause_reading.opinion is None:
             continue
         if term in first_of and first_of[term].clause_reading.opinion is None:

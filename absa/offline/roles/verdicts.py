@@ -116,7 +116,7 @@ class Verdicts:
                 witnesses.append((item.polarity, sure))
                 nearest = finding.nearest_reading if finding is not None else None
                 if item.is_backfilled and nearest is not None and nearest.opinion is not None:
-                    # Nobody judged it yet: the words nearest to it do.
+                    # No agent has judged it yet: the nearest words decide.
                     witnesses.append((nearest.polarity, nearest.confidence))
         for edit in self._edits.get(key(term), ()):
             polarity = edit_polarity(edit)

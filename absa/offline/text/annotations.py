@@ -99,7 +99,7 @@ class Encoded:
 class View:
     """The surface of a text, before any aspect is looked for: what the learned models read.
 
-    ``negators`` are token indices; ``domain`` is what the reader was told, if anything. Views are
+    ``negators`` are token indices; ``domain`` is the one of the input, if any. Views are
     compared by identity, so that what is computed from one can be kept beside it cheaply.
     """
 

@@ -15,7 +15,7 @@ from absa.offline.text.annotations import CONTRAST, Clause, View
 
 _PREDICATES = frozenset({"VA", "VV", "XSA", "XSV", "VCP", "VCN", "XR"})
 _MODIFIERS = frozenset({"VA", "VV", "XSA", "XSV", "XR", "MAG", "MM", "EP"})
-#: At most so many clauses without an aspect are taken for what is said of the one before them.
+#: The largest number of clauses without an aspect that count as about the aspect before them.
 _BEYOND = 2
 
 Span = tuple[int, int]

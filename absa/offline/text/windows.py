@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from absa.offline.text.annotations import View
 
-#: A text up to so many tokens is one piece; of longer ones pieces of this size overlap by half.
+#: Tokens of a piece. A longer text is cut into pieces of this size that overlap by half.
 _SIZE = 200
 #: Longer texts go to the tagger in pieces of about this many tokens.
 _PIECE = 2_000

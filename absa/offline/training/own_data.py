@@ -72,7 +72,7 @@ def train(cases: Sequence[Case], folder: Path, tell: Tell = lambda what, share: 
     Args:
         cases: The labelled texts.
         folder: Where the model is written.
-        tell: Is told what is being done and what share of it is done.
+        tell: Called with the present step and the share of it that is done.
 
     Returns:
         The languages that were trained.

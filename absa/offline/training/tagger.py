@@ -57,7 +57,7 @@ def train(
     Args:
         texts: For each text the features and the labels of its tokens.
         path: The file to write.
-        on_iteration: Is told how many iterations are done, of how many.
+        on_iteration: Called with the number of iterations done and their total.
         l1: Strength of the penalty that makes weights zero.
         l2: Strength of the penalty that keeps weights small.
         seen: How often a feature must occur to be used.

@@ -1,4 +1,4 @@
-"""A finished run as training data: what its model found stands for gold that nobody annotated.
+"""A finished run as training data: its model's tuples are used as gold.
 
 Only texts of which the run is sure are kept. A tuple's certainty is
 
