@@ -94,8 +94,8 @@ def test_randomisation_agrees_with_all_permutations() -> None:
         n_resamples=np.inf,
     )
     numbers = as_ratios([one, other])[:, :, 0]
-    found = randomisation(numbers[:, 0], numbers[:, 1], resamples=20_000)
-    assert found == pytest.approx(exact.pvalue, abs=0.02)
+    result = randomisation(numbers[:, 0], numbers[:, 1], resamples=20_000)
+    assert result == pytest.approx(exact.pvalue, abs=0.02)
 
 
 @pytest.mark.parametrize(("wins", "expected"), [(4, 0.125), (6, 0.03125), (0, 1.0)])
@@ -113,12 +113,12 @@ def test_randomisation_of_few_wins_is_the_sign_test(wins: int, expected: float) 
 def test_mcnemar_is_the_exact_one(only_one: int, only_other: int, expected: float) -> None:
     one = np.array([True] * 7 + [True] * only_one + [False] * only_other)
     other = np.array([True] * 7 + [False] * only_one + [True] * only_other)
-    found = mcnemar(one, other)
-    assert found["p"] == pytest.approx(expected, abs=1e-4)
-    assert (found["only_debate_right"], found["only_other_right"]) == (only_one, only_other)
+    result = mcnemar(one, other)
+    assert result["p"] == pytest.approx(expected, abs=1e-4)
+    assert (result["only_debate_right"], result["only_other_right"]) == (only_one, only_other)
     if only_one + only_other:
         exact = stats.binomtest(only_one, only_one + only_other).pvalue
-        assert found["p"] == pytest.approx(exact)
+        assert result["p"] == pytest.approx(exact)
 
 
 def test_holm_of_a_known_case() -> None:
@@ -183,33 +183,33 @@ def against(
     ],
 )
 def test_verdict_table(single: Any, vote: Any, calls: float, expected: tuple[str, ...]) -> None:
-    found = decide(
+    verdict = decide(
         "default",
         Spent(10, 0.003),
         300,
         against(single, "baseline_single", 1) if single else None,
         against(vote, "baseline_vote", calls) if vote else None,
     )
-    assert (found.word, found.single, found.vote) == expected
+    assert (verdict.word, verdict.single, verdict.vote) == expected
     if vote is None or vote[0] <= 0 or calls < 10:
-        assert "helps" not in found.sentence
-    if found.word == "no_difference":
-        assert "no difference shown at this size" in found.sentence
-    elif found.word != "cannot_say":
-        assert f"The debate (default) {found.word}." in found.sentence
-    assert ("there is no comparison with one" in found.sentence) == (single is None)
-    assert ("cannot be compared at equal cost" in found.sentence) == (vote is None)
-    assert "debate 10 calls, $0.00300" in found.sentence
-    unequal = any("not at equal cost" in note for note in found.notes)
+        assert "helps" not in verdict.sentence
+    if verdict.word == "no_difference":
+        assert "no difference shown at this size" in verdict.sentence
+    elif verdict.word != "cannot_say":
+        assert f"The debate (default) {verdict.word}." in verdict.sentence
+    assert ("there is no comparison with one" in verdict.sentence) == (single is None)
+    assert ("cannot be compared at equal cost" in verdict.sentence) == (vote is None)
+    assert "debate 10 calls, $0.00300" in verdict.sentence
+    unequal = any("not at equal cost" in note for note in verdict.notes)
     assert unequal == (vote is not None and calls != 10)
 
 
 def test_verdict_says_when_strict_and_overlap_disagree_and_when_correction_decides() -> None:
     vote = against(ABOVE_BUT_CORRECTED, "baseline_vote", overlap=-0.5)
-    found = decide("default", Spent(10), 300, against(UP, "baseline_single", 1), vote)
-    assert "excludes zero, but after correction" in found.sentence
-    assert [n for n in found.notes if "disagree about the sign against baseline_vote" in n]
-    assert "unknown cost" in found.sentence
+    verdict = decide("default", Spent(10), 300, against(UP, "baseline_single", 1), vote)
+    assert "excludes zero, but after correction" in verdict.sentence
+    assert [n for n in verdict.notes if "disagree about the sign against baseline_vote" in n]
+    assert "unknown cost" in verdict.sentence
 
 
 # Configurations ---------------------------------------------------------------------------------
@@ -227,12 +227,12 @@ def test_configurations_are_named_by_stem_and_refused_twice(tmp_path: Path) -> N
 
 
 def test_lexicon_is_offline_stage_1_whatever_is_set() -> None:
-    given = {"backend.kind": "openai", "backend.model": "m", "pipeline.enable_debate": True}
-    (found,) = load(["lexicon"], given)
-    assert found.settings is not None
-    assert found.settings.backend.kind == "offline"
-    assert not found.debates
-    assert found.settings.pipeline.debate_calls == 2
+    overrides = {"backend.kind": "openai", "backend.model": "m", "pipeline.enable_debate": True}
+    (lexicon,) = load(["lexicon"], overrides)
+    assert lexicon.settings is not None
+    assert lexicon.settings.backend.kind == "offline"
+    assert not lexicon.debates
+    assert lexicon.settings.pipeline.debate_calls == 2
 
 
 def test_roles_by_name_and_by_protocol() -> None:
@@ -256,10 +256,10 @@ def test_constant_takes_as_many_frequent_tuples_as_pay(tmp_path: Path) -> None:
         for n, terms in enumerate(gold)
     ]
     path = write(tmp_path / "train.jsonl", rows)
-    found = learn(path)
+    constant = learn(path)
     # One: 2*4/(6+8); two: 2*7/(12+8), the best; three: 2*8/(18+8).
-    assert found.tuples == (("food", "positive"), ("staff", "positive"))
-    assert found.label == "positive"
+    assert constant.tuples == (("food", "positive"), ("staff", "positive"))
+    assert constant.label == "positive"
     with pytest.raises(AblationError, match="no sample has gold aspects with a term"):
         learn(write(tmp_path / "none.jsonl", [{"uid": "a", "text": "b", "aspects": []}]))
 
@@ -385,15 +385,15 @@ def offline(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found_in(out: Path) -> Json:
-    found: Json = json.loads((out / "ablation.json").read_text(encoding="utf-8"))
-    return found
+    results: Json = json.loads((out / "ablation.json").read_text(encoding="utf-8"))
+    return results
 
 
 def test_command_writes_everything(offline: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = found_in(offline)
-    assert found["samples"]["compared"] == len(TEXTS)
-    assert [c["name"] for c in found["configurations"]][-2:] == ["lexicon", "constant"]
-    assert {c["other"] for c in found["comparisons"]} == {
+    results = found_in(offline)
+    assert results["samples"]["compared"] == len(TEXTS)
+    assert [c["name"] for c in results["configurations"]][-2:] == ["lexicon", "constant"]
+    assert {c["other"] for c in results["comparisons"]} == {
         *("abl_no_debate", "baseline_single", "baseline_vote", "lexicon", "constant")
     }
     for table in ("scores", "comparisons", "cost", "cost_line", "sweep"):
@@ -405,10 +405,12 @@ def test_command_writes_everything(offline: Path, capsys: pytest.CaptureFixture[
         cells = {line.count(" & ") for line in latex.splitlines() if line.endswith(r"\\")}
         assert len(cells) == 1
     verdict = (offline / "verdict.md").read_text(encoding="utf-8")
-    assert found["verdict"]["sentence"] in verdict
+    assert results["verdict"]["sentence"] in verdict
     assert "10 calls" in verdict
     assert WARNING in (offline / "sweep.md").read_text(encoding="utf-8")
-    assert any("in every sample all calls gave the same answer" in note for note in found["notes"])
+    assert any(
+        "in every sample all calls gave the same answer" in note for note in results["notes"]
+    )
 
 
 def test_scores_are_those_of_evaluate(offline: Path) -> None:
@@ -432,10 +434,10 @@ def test_command_again_runs_nothing_and_finds_the_same(
     stamp = (offline / "default" / "outputs.jsonl").stat().st_mtime_ns
     args = ["ablate", str(data), "--out", str(offline), "--json", "--configs", "default"]
     assert absa([*args, "baseline_single", "baseline_vote", "lexicon"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    results = json.loads(capsys.readouterr().out)
     assert (offline / "default" / "outputs.jsonl").stat().st_mtime_ns == stamp
-    assert found["configurations"][0]["scores"] == before["configurations"][0]["scores"]
-    assert any(note.startswith("constant is left out") for note in found["notes"])
+    assert results["configurations"][0]["scores"] == before["configurations"][0]["scores"]
+    assert any(note.startswith("constant is left out") for note in results["notes"])
 
 
 def test_only_samples_of_all_configurations_are_compared(offline: Path, tmp_path: Path) -> None:
@@ -448,16 +450,16 @@ def test_only_samples_of_all_configurations_are_compared(offline: Path, tmp_path
             if one.name == "default" and name != "manifest.json":
                 text = text.partition("\n")[2]
             (target / name).write_text(text, encoding="utf-8")
-    found = study(Study(tmp_path, chosen, roles(chosen), resamples=200))
-    assert found["samples"]["compared"] == len(TEXTS) - 1
-    assert found["samples"]["left_out"] == 1
-    assert "1 samples were not analyzed by every configuration" in found["notes"][0]
+    results = study(Study(tmp_path, chosen, roles(chosen), resamples=200))
+    assert results["samples"]["compared"] == len(TEXTS) - 1
+    assert results["samples"]["left_out"] == 1
+    assert "1 samples were not analyzed by every configuration" in results["notes"][0]
 
 
 def test_sweep_changes_decisions_and_calls_no_model(offline: Path) -> None:
     never = "pipeline.debate_override.max_overrides_per_sample"
-    found = sweep(offline / "default", [Point("none", {never: 0})], resamples=100)
-    recorded, none = found["points"]
+    results = sweep(offline / "default", [Point("none", {never: 0})], resamples=100)
+    recorded, none = results["points"]
     outputs = (offline / "default" / "outputs.jsonl").read_text(encoding="utf-8").splitlines()
     stats_of = [json.loads(line)["meta"]["debate_override_stats"]["applied"] for line in outputs]
     assert recorded["overrides_applied"] == sum(stats_of)
@@ -547,8 +549,8 @@ def language_model(request: Body) -> Response:
     if "tuples" in keys:
         polarity = POLARITIES[(number + int(request["seed"])) % 3]
         first = review.split()[0]
-        said = {"aspect_term": first, "polarity": polarity, "evidence": first, "confidence": 0.8}
-        return says({"tuples": [said]}, tokens=(100, 20))
+        item = {"aspect_term": first, "polarity": polarity, "evidence": first, "confidence": 0.8}
+        return says({"tuples": [item]}, tokens=(100, 20))
     return says(answer(keys, review, number), tokens=(100, 20))
 
 
@@ -596,14 +598,14 @@ def test_six_configurations_pay_for_equal_calls_once(
     assert apart == size * 51
     assert together <= 0.45 * apart
 
-    found = {c["name"]: c["cost"] for c in found_in(out)["configurations"]}
-    calls = [found[name]["per_sample"]["calls"] for name in SIX]
+    costs = {c["name"]: c["cost"] for c in found_in(out)["configurations"]}
+    calls = [costs[name]["per_sample"]["calls"] for name in SIX]
     assert calls == [10, 6, 10, 8, 7, 10]
     # What was free here is counted at what it would have cost alone.
-    assert found["abl_no_moderator"]["cache_hits"] == 10 * size
+    assert costs["abl_no_moderator"]["cache_hits"] == 10 * size
     dollars = (100 * 0.15 + 20 * 0.6) / 1e6
     for name, count in zip(SIX, calls, strict=True):
-        each = found[name]["per_sample"]
+        each = costs[name]["per_sample"]
         assert each["cost_usd"] == pytest.approx(count * dollars)
         assert each["prompt_tokens"] == pytest.approx(100 * count)
         assert each["critical_path_ms"] > 0
@@ -631,11 +633,11 @@ def test_vote_makes_its_own_calls_over_the_cache(server: Server, tmp_path: Path)
     assert absa(command) == 0
     forms = [r["response_format"]["json_schema"]["schema"] for r in server.requests]
     joint = [form for form in forms if "tuples" in form["properties"]]
-    found = found_in(out)
-    each = {c["name"]: c["cost"]["per_sample"] for c in found["configurations"]}
+    results = found_in(out)
+    each = {c["name"]: c["cost"]["per_sample"] for c in results["configurations"]}
     assert len(joint) == 11 * size
     assert each["baseline_vote"]["distinct_calls"] == 10
-    assert not any("not at equal cost" in note for note in found["notes"])
+    assert not any("not at equal cost" in note for note in results["notes"])
 
 
 def test_a_call_that_was_asked_once_is_one_call() -> None:
@@ -657,13 +659,13 @@ def test_a_call_that_was_asked_once_is_one_call() -> None:
 def test_verdict_keeps_its_word_over_repeated_draws(scenario: str) -> None:
     gc.freeze()
     try:
-        found = verdict_rates.rates(scenario, draws=12, samples=150, resamples=500)
+        rates = verdict_rates.rates(scenario, draws=12, samples=150, resamples=500)
     finally:
         gc.unfreeze()
-    said = found["against_vote"]
+    counts = rates["against_vote"]
     expected = verdict_rates.EXPECTED[scenario]
-    assert said[expected]["count"] >= 9
+    assert counts[expected]["count"] >= 9
     wrong = {"better": "hurts", "worse": "helps"}.get(scenario)
     if wrong:
-        assert said[wrong]["count"] == 0
-    assert math.isclose(sum(r["rate"] for r in said.values()), 1, abs_tol=0.01)
+        assert counts[wrong]["count"] == 0
+    assert math.isclose(sum(r["rate"] for r in counts.values()), 1, abs_tol=0.01)

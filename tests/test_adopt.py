@@ -43,7 +43,7 @@ BEFORE = stage(aspect(TEXT, "가격", POS))
 AFTER = stage(aspect(TEXT, "가격", NEG))
 
 
-def evidence(**given: Any) -> AdoptionInputs:
+def evidence(**parts: Any) -> AdoptionInputs:
     """가격 went from positive to negative by a review, without a debate or risks."""
     base: dict[str, Any] = {
         "text": TEXT,
@@ -56,14 +56,14 @@ def evidence(**given: Any) -> AdoptionInputs:
         "risks_before": 0,
         "risks_after": 0,
     }
-    summary = given.get("summary")
+    summary = parts.get("summary")
     if isinstance(summary, dict):
-        given["summary"] = JudgeAnswer.model_validate(summary)
-    return AdoptionInputs(**{**base, **given})
+        parts["summary"] = JudgeAnswer.model_validate(summary)
+    return AdoptionInputs(**{**base, **parts})
 
 
-def run(settings: dict[str, Any] | None = None, **given: Any) -> Adoption:
-    return adopted(evidence(**given), OverrideSettings(**(settings or {})))
+def run(settings: dict[str, Any] | None = None, **parts: Any) -> Adoption:
+    return adopted(evidence(**parts), OverrideSettings(**(settings or {})))
 
 
 def hints(**by_aspect: Any) -> ReviewContext:
@@ -85,8 +85,12 @@ MAXED = "max_one_override_per_sample"
     "patched", [stage(), stage(aspect(TEXT, "가격"))], ids=["no aspect", "no sentiment"]
 )
 def test_no_tuple_left_is_a_low_signal(patched):
-    found = run(patched=patched, gate_log=[skip("l3_conservative")], risks_before=3)
-    assert (found.decision, found.reason, found.ev_score) == ("not_adopted", "low_signal", None)
+    adoption = run(patched=patched, gate_log=[skip("l3_conservative")], risks_before=3)
+    assert (adoption.decision, adoption.reason, adoption.ev_score) == (
+        "not_adopted",
+        "low_signal",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,8 @@ def test_no_tuple_left_is_a_low_signal(patched):
     ],
 )
 def test_nothing_changed_gives_the_gates_reason_if_it_is_an_allowed_one(gate_log, reason):
-    found = run(patched=BEFORE, gate_log=gate_log)
-    assert (found.decision, found.reason) == ("not_adopted", reason)
+    adoption = run(patched=BEFORE, gate_log=gate_log)
+    assert (adoption.decision, adoption.reason) == ("not_adopted", reason)
     assert reason in EV_REASONS
 
 
@@ -165,8 +169,8 @@ TASTE_BOTH = aspect(TEXT, "맛", felt("positive"), NEG)
     ],
 )
 def test_an_aspect_has_changed_in_its_polarities_or_its_span(stage1, patched, expected):
-    found = changes(evidence(stage1=stage1, patched=patched))
-    assert [c.key for c in found] == expected
+    changed = changes(evidence(stage1=stage1, patched=patched))
+    assert [c.key for c in changed] == expected
 
 
 def test_a_renamed_aspect_has_changed_its_span_and_not_its_polarity():
@@ -181,9 +185,9 @@ def test_aspects_that_trade_names_stay_who_they_were():
     on = board(TEXT, PRICE, TASTE)
     on.revise_span("가격", Span(start=0, end=6))
     on.revise_span("맛", Span(start=4, end=6))
-    found = changes(evidence(stage1=stage(PRICE, TASTE), patched=on.result()))
+    changed = changes(evidence(stage1=stage(PRICE, TASTE), patched=on.result()))
     # Both moved, neither changed its polarity.
-    assert {c.key: (c.span_changed, c.polarity_changed) for c in found} == {
+    assert {c.key: (c.span_changed, c.polarity_changed) for c in changed} == {
         "배터리가격": (True, False),
         "가격": (True, False),
     }
@@ -220,18 +224,18 @@ def test_aspects_that_trade_names_stay_who_they_were():
     ],
 )
 def test_debate_tuples_that_differ_from_the_patched_ones_block(tuples, decision):
-    found = run(summary=judge(tuples=tuples))
-    assert found.decision == decision
-    assert (found.reason == "conflict_blocked") is (decision == "not_adopted")
+    adoption = run(summary=judge(tuples=tuples))
+    assert adoption.decision == decision
+    assert (adoption.reason == "conflict_blocked") is (decision == "not_adopted")
 
 
 def test_debate_tuples_under_the_old_name_mean_the_renamed_aspect():
-    found = run(
+    adoption = run(
         stage1=stage(PRICE),
         patched=stage(BATTERY_PRICE, 가격="배터리가격"),
         summary=judge(tuples=[("가격", "negative")]),
     )
-    assert found.decision == "adopted"
+    assert adoption.decision == "adopted"
 
 
 @pytest.mark.parametrize(
@@ -246,20 +250,20 @@ def test_debate_tuples_under_the_old_name_mean_the_renamed_aspect():
     ids=["one to two", "none to two", "two to one", "two to another two", "one to another"],
 )
 def test_an_aspect_that_gains_a_second_polarity_blocks(before, after, blocked):
-    found = run(
+    adoption = run(
         stage1=stage(aspect(TEXT, "가격", *before)), patched=stage(aspect(TEXT, "가격", *after))
     )
-    assert (found.reason == "conflict_blocked") is blocked
+    assert (adoption.reason == "conflict_blocked") is blocked
 
 
 def test_a_new_aspect_with_two_polarities_blocks():
-    found = run(stage1=stage(TASTE), patched=stage(TASTE, aspect(TEXT, "가격", POS, NEG)))
-    assert found.reason == "conflict_blocked"
+    adoption = run(stage1=stage(TASTE), patched=stage(TASTE, aspect(TEXT, "가격", POS, NEG)))
+    assert adoption.reason == "conflict_blocked"
 
 
 def test_a_merge_of_two_polarities_blocks():
-    found = run(stage1=stage(PRICE, TASTE), patched=stage(TASTE_BOTH, 가격="맛"))
-    assert found.reason == "conflict_blocked"
+    adoption = run(stage1=stage(PRICE, TASTE), patched=stage(TASTE_BOTH, 가격="맛"))
+    assert adoption.reason == "conflict_blocked"
 
 
 # 3 to 6: candidates ------------------------------------------------------------------------------
@@ -305,8 +309,8 @@ UNGROUNDED = stage(aspect(TEXT, "가격", felt("positive", 0.9, "없는 말")))
     ],
 )
 def test_the_reason_of_a_candidate(given, reason):
-    found = run({"ev_threshold": 0.0}, **given)
-    assert (found.decision, found.reason) == ("adopted", reason or "review_applied")
+    adoption = run({"ev_threshold": 0.0}, **given)
+    assert (adoption.decision, adoption.reason) == ("adopted", reason or "review_applied")
 
 
 def test_an_implicit_sentiment_does_not_ground_a_stage():
@@ -320,7 +324,7 @@ def test_an_implicit_sentiment_does_not_ground_a_stage():
 )
 def test_a_candidate_is_adopted_if_its_value_reaches_the_threshold(threshold, decision):
     # Of 맛 (grounded) and 가격 (not) half is grounded; alignment is weighed with 0.
-    found = run(
+    adoption = run(
         {"ev_threshold": threshold, "ev_weights": {"alignment_improvement": 0.0}},
         stage1=stage(aspect(TEXT, "가격", POS), aspect(TEXT, "맛", POS)),
         patched=stage(
@@ -328,16 +332,16 @@ def test_a_candidate_is_adopted_if_its_value_reaches_the_threshold(threshold, de
             aspect(TEXT, "맛", felt("negative", 0.9, "좋아요")),
         ),
     )
-    assert found.ev_score == pytest.approx(0.5)
-    assert found.decision == decision
-    assert found.reason == ("review_applied" if decision == "adopted" else "ev_below_threshold")
+    assert adoption.ev_score == pytest.approx(0.5)
+    assert adoption.decision == decision
+    assert adoption.reason == ("review_applied" if decision == "adopted" else "ev_below_threshold")
 
 
 # Components --------------------------------------------------------------------------------------
 
 
-def component(name: str, **given: Any) -> float | None:
-    return run(**given).ev_components.get(name)
+def component(name: str, **parts: Any) -> float | None:
+    return run(**parts).ev_components.get(name)
 
 
 @pytest.mark.parametrize(
@@ -373,41 +377,41 @@ def test_debate_support_is_the_share_of_the_weight_that_agrees(said_, share):
 
 def test_a_neutral_hint_agrees_with_a_change_to_neutral():
     patched = stage(aspect(TEXT, "가격", felt("neutral", 0.9, "비싸고")))
-    found = component("debate_support", patched=patched, context=hints(가격=[hint("neutral")]))
-    assert found == 1.0
+    value = component("debate_support", patched=patched, context=hints(가격=[hint("neutral")]))
+    assert value == 1.0
 
 
 @pytest.mark.parametrize("gone", ["aspect", "sentiments"])
 def test_for_an_aspect_with_no_tuple_left_drops_agree_and_polarities_disagree(gone):
     left = [aspect(TEXT, "가격")] if gone == "sentiments" else []
     said_ = [hint(None, 0.6, op="drop_tuple"), hint("negative", 0.1), hint("neutral", 0.1)]
-    found = component(
+    value = component(
         "debate_support",
         stage1=stage(PRICE, TASTE),
         patched=stage(*left, TASTE),
         context=hints(가격=said_),
     )
-    assert found == pytest.approx(0.75)
+    assert value == pytest.approx(0.75)
 
 
 def test_debate_support_is_a_mean_over_the_aspects_whose_polarity_changed():
-    found = component(
+    value = component(
         "debate_support",
         stage1=stage(aspect(TEXT, "가격", POS), aspect(TEXT, "맛", POS)),
         patched=stage(aspect(TEXT, "가격", NEG), aspect(TEXT, "맛", NEG)),
         context=hints(가격=[hint("negative")], 배송=[hint("positive")]),
     )
-    assert found == 0.5
+    assert value == 0.5
 
 
 def test_hints_under_the_old_name_support_the_renamed_aspect():
-    found = component(
+    value = component(
         "debate_support",
         stage1=stage(aspect(TEXT, "가격", POS)),
         patched=stage(BATTERY_PRICE, 가격="배터리가격"),
         context=hints(가격=[hint("negative")]),
     )
-    assert found == 1.0
+    assert value == 1.0
 
 
 @pytest.mark.parametrize(
@@ -487,11 +491,11 @@ def test_alignment_is_the_share_of_sentiments_that_are_anchored(apart, value):
 
 def test_only_available_components_are_weighed():
     assert run().ev_score == pytest.approx(1.0)
-    found = run(context=hints(가격=[hint("positive")]), risks_before=2, risks_after=1)
+    adoption = run(context=hints(가격=[hint("positive")]), risks_before=2, risks_after=1)
     # (0.4 * 0 + 0.3 * 0.5 + 0.2 * 1 + 0.1 * 1) / 1.0
-    assert found.ev_score == pytest.approx(0.45)
-    assert (found.decision, found.reason) == ("not_adopted", "ev_below_threshold")
-    assert set(found.ev_components) == {
+    assert adoption.ev_score == pytest.approx(0.45)
+    assert (adoption.decision, adoption.reason) == ("not_adopted", "ev_below_threshold")
+    assert set(adoption.ev_components) == {
         "debate_support",
         "validator_resolved",
         "grounding_improvement",

@@ -291,15 +291,15 @@ def test_language_and_domain_reach_the_analyser(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Models are told neither: tests/test_prompts.py."""
-    told, answer = [], OfflineAnalyst.answer
+    asked_with, answer = [], OfflineAnalyst.answer
 
     def heard(self: OfflineAnalyst, role: str, inputs: Mapping[str, Any]) -> Any:
-        told.append((inputs["lang"], inputs["domain"]))
+        asked_with.append((inputs["lang"], inputs["domain"]))
         return answer(self, role, inputs)
 
     monkeypatch.setattr(OfflineAnalyst, "answer", heard)
     assert run(["analyze", GOOD, "--lang", "EN-us", "--domain", "canteen", "--json"]) == 0
-    assert set(told) == {("en", "canteen")}
+    assert set(asked_with) == {("en", "canteen")}
     assert json.loads(capsys.readouterr().out)["lang"] == "en"
 
 
@@ -523,8 +523,12 @@ def text() -> str:
 
 
 def gate_line(text: str, **answers: Any) -> str:
-    given = {"ate": ate("food"), "atsa": atsa(("food", "positive", "bad", 0.5)), **answers}
-    output = decide(text, said(**given), lang="en")
+    answers_by_node = {
+        "ate": ate("food"),
+        "atsa": atsa(("food", "positive", "bad", 0.5)),
+        **answers,
+    }
+    output = decide(text, said(**answers_by_node), lang="en")
     return events(output)[-1]
 
 
@@ -680,8 +684,12 @@ def test_changes_of_an_unadopted_stage_2_are_set_aside(text: str) -> None:
 
 
 def adoption(text: str, settings: PipelineSettings | None = None, **answers: Any) -> str:
-    given = {"ate": ate("food"), "atsa": atsa(("food", "positive", "bad", 0.5)), **answers}
-    output = decide(text, said(**given), settings, lang="en")
+    answers_by_node = {
+        "ate": ate("food"),
+        "atsa": atsa(("food", "positive", "bad", 0.5)),
+        **answers,
+    }
+    output = decide(text, said(**answers_by_node), settings, lang="en")
     return show.adoption(output, (settings or PipelineSettings()).debate_override)
 
 
@@ -717,9 +725,9 @@ def test_adoption_is_explained(text: str) -> None:
 
 
 def test_the_rules_are_explained_with_and_without_a_moderator(text: str) -> None:
-    given = said(ate=ate("food"), atsa=atsa(("food", "negative", "bad", 0.9)))
-    assert show.rules(decide(text, given, lang="en")) == "Stage 1's label; no rule changed it"
-    alone = decide(text, given, pipeline(enable_moderator=False), lang="en")
+    answers = said(ate=ate("food"), atsa=atsa(("food", "negative", "bad", 0.9)))
+    assert show.rules(decide(text, answers, lang="en")) == "Stage 1's label; no rule changed it"
+    alone = decide(text, answers, pipeline(enable_moderator=False), lang="en")
     assert show.rules(alone) == "no Moderator: the label is the aggregate of the aspects"
 
 
@@ -768,18 +776,18 @@ def examined(*args: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_offline_backend_answers_a_real_question() -> None:
-    code, found = examined()
+    code, report = examined()
     assert code == 0
-    assert found["ok"] is True
-    assert found["backend"]["kind"] == "offline"
-    assert {a["aspect_ref"] for a in found["backend"]["answer"]["aspect_sentiments"]} == {
+    assert report["ok"] is True
+    assert report["backend"]["kind"] == "offline"
+    assert {a["aspect_ref"] for a in report["backend"]["answer"]["aspect_sentiments"]} == {
         "사용감",
         "가격",
     }
-    assert found["korean"]["loads"] is True
-    assert all(found["versions"].values())
-    assert all(folder["files"] for folder in found["folders"].values())
-    assert found["settings"]["pipeline"]["enable_debate"] is True
+    assert report["korean"]["loads"] is True
+    assert all(report["versions"].values())
+    assert all(folder["files"] for folder in report["folders"].values())
+    assert report["settings"]["pipeline"]["enable_debate"] is True
 
 
 def test_doctor_for_people_says_the_same_in_lines(replay: list[str]) -> None:
@@ -793,10 +801,10 @@ def test_doctor_for_people_says_the_same_in_lines(replay: list[str]) -> None:
 
 @pytest.mark.usefixtures("no_kiwi")
 def test_a_missing_key_is_the_reason_given() -> None:
-    code, found = examined("--set", "backend.kind=openai", "--set", "backend.model=m")
+    code, report = examined("--set", "backend.kind=openai", "--set", "backend.model=m")
     assert code == 1
-    assert found["backend"]["key"] is False
-    assert "set OPENAI_API_KEY" in found["backend"]["reason"]
+    assert report["backend"]["key"] is False
+    assert "set OPENAI_API_KEY" in report["backend"]["reason"]
 
 
 def at(url: str) -> list[str]:
@@ -808,37 +816,37 @@ def at(url: str) -> list[str]:
 
 @pytest.mark.usefixtures("no_kiwi")
 def test_a_server_that_is_not_there_is_refused_in_so_many_words() -> None:
-    code, found = examined(*at(openai_server.free_port_url()))
+    code, report = examined(*at(openai_server.free_port_url()))
     assert code == 1
-    assert "connection refused" in found["backend"]["reason"]
+    assert "connection refused" in report["backend"]["reason"]
 
 
 @pytest.mark.usefixtures("no_kiwi")
 def test_a_server_is_asked_once_and_its_answer_shown() -> None:
     with openai_server.serve() as server:
         server.rule = lambda _: openai_server.says(atsa(("가격", "negative", "비싸요", 0.9)))
-        code, found = examined(*at(server.url))
+        code, report = examined(*at(server.url))
         assert len(server.requests) == 1
     assert code == 0
-    assert found["backend"]["answer"]["aspect_sentiments"][0]["aspect_ref"] == "가격"
-    assert found["backend"]["ms"] > 0
+    assert report["backend"]["answer"]["aspect_sentiments"][0]["aspect_ref"] == "가격"
+    assert report["backend"]["ms"] > 0
 
 
 @pytest.mark.usefixtures("no_kiwi")
 def test_a_server_in_trouble_is_not_asked_again() -> None:
     with openai_server.serve() as server:
         server.rule = lambda _: openai_server.fails(503, "overloaded")
-        code, found = examined(*at(server.url))
+        code, report = examined(*at(server.url))
         assert len(server.requests) == 1
     assert code == 1
-    assert "HTTP 503" in found["backend"]["reason"]
+    assert "HTTP 503" in report["backend"]["reason"]
 
 
 @pytest.mark.usefixtures("no_kiwi")
 def test_a_recording_that_is_not_there_is_named() -> None:
-    code, found = examined("--set", "backend.kind=replay", "--set", "backend.path=/no/run")
+    code, report = examined("--set", "backend.kind=replay", "--set", "backend.path=/no/run")
     assert code == 1
-    assert "no recorded answers at /no/run" in found["backend"]["reason"]
+    assert "no recorded answers at /no/run" in report["backend"]["reason"]
 
 
 @pytest.mark.usefixtures("no_kiwi")

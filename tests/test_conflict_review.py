@@ -54,8 +54,8 @@ def numbered(
 
 
 def candidates(*polarities: str, term: str = "가격") -> dict[str, Candidate]:
-    found = numbered([triplet(term, p) for p in polarities])
-    return {c.tuple_id: c for c in found}
+    candidates = numbered([triplet(term, p) for p in polarities])
+    return {c.tuple_id: c for c in candidates}
 
 
 def action(
@@ -114,8 +114,8 @@ def test_a_new_value_that_is_neither_is_none(junk):
 
 
 def test_triplets_are_numbered_in_the_order_of_the_perspectives_and_none_is_merged():
-    found = numbered([triplet("가격"), triplet("맛")], [triplet("가격")], [triplet("가격")])
-    assert [(c.tuple_id, c.origin_agent, c.aspect_term) for c in found] == [
+    candidates = numbered([triplet("가격"), triplet("맛")], [triplet("가격")], [triplet("가격")])
+    assert [(c.tuple_id, c.origin_agent, c.aspect_term) for c in candidates] == [
         ("t0", "A", "가격"),
         ("t1", "A", "맛"),
         ("t2", "B", "가격"),
@@ -125,11 +125,11 @@ def test_triplets_are_numbered_in_the_order_of_the_perspectives_and_none_is_merg
 
 def test_an_invalid_polarity_is_left_out_before_numbering_and_a_misspelt_one_repaired():
     counter = PolarityCounter()
-    found = numbered(
+    candidates = numbered(
         [triplet("가격", "mixed"), triplet("맛", "negatve"), triplet("향", None), triplet("양")],
         counter=counter,
     )
-    assert [(c.tuple_id, c.aspect_term, c.polarity) for c in found] == [
+    assert [(c.tuple_id, c.aspect_term, c.polarity) for c in candidates] == [
         ("t0", "맛", "negative"),
         ("t1", "양", "positive"),
     ]
@@ -153,12 +153,12 @@ def flags(found: list[Candidate], lang: Any = KO) -> list[tuple[str, tuple[str, 
 
 
 def test_two_polarities_of_one_aspect_are_a_conflict_and_agreement_is_none():
-    found = numbered(
+    candidates = numbered(
         [triplet("가격", "negative"), triplet("사용감")],
         [triplet("가격은", "positive"), triplet("사용감")],
         [triplet("가격", "negative")],
     )
-    assert flags(found) == [("가격", ("t0", "t2", "t4"), "polarity_mismatch")]
+    assert flags(candidates) == [("가격", ("t0", "t2", "t4"), "polarity_mismatch")]
 
 
 def test_the_reference_tells_the_aspect_before_the_term_does():
@@ -170,20 +170,20 @@ def test_the_reference_tells_the_aspect_before_the_term_does():
 
 def test_terms_that_share_words_of_the_text_overlap():
     text = "The battery life is great, the battery itself is light."
-    found = numbered(
+    candidates = numbered(
         [triplet("battery life"), triplet("screen")],
         [triplet("battery"), triplet("battery", span=[31, 38])],
         text=text,
     )
-    assert flags(found, EN) == [("battery life", ("t0", "t2"), "aspect_overlap")]
+    assert flags(candidates, EN) == [("battery life", ("t0", "t2"), "aspect_overlap")]
 
 
 # Risks -------------------------------------------------------------------------------------------
 
 
 def risks(text: str, *items: dict[str, Any], lang: Any = KO) -> list[tuple[str, str]]:
-    found = numbered(list(items), text=text)
-    return [(r.tuple_id, r.type) for r in find_risks(found, text, lang)]
+    candidates = numbered(list(items), text=text)
+    return [(r.tuple_id, r.type) for r in find_risks(candidates, text, lang)]
 
 
 @pytest.mark.parametrize("evidence", [None, "", "  ", "저렴해요"])
@@ -218,8 +218,8 @@ def test_a_span_that_does_not_cover_its_term_is_a_risk(span, found):
     ],
 )
 def test_a_positive_in_a_negated_clause_is_a_risk(text, evidence, polarity, risky):
-    found = risks(text, triplet("배터리", polarity, evidence=evidence))
-    assert (("t0", "NEGATION_SCOPE") in found) is risky
+    risk_list = risks(text, triplet("배터리", polarity, evidence=evidence))
+    assert (("t0", "NEGATION_SCOPE") in risk_list) is risky
 
 
 @pytest.mark.parametrize(
@@ -234,21 +234,21 @@ def test_a_positive_in_a_negated_clause_is_a_risk(text, evidence, polarity, risk
     ],
 )
 def test_english_negations_are_whole_words(text, risky):
-    found = risks(text, triplet("battery", evidence="last"), lang=EN)
-    assert (found == [("t0", "NEGATION_SCOPE")]) is risky
+    risk_list = risks(text, triplet("battery", evidence="last"), lang=EN)
+    assert (risk_list == [("t0", "NEGATION_SCOPE")]) is risky
 
 
 def test_a_language_without_patterns_has_no_negations():
-    found = numbered([triplet("Akku", evidence="nicht")], text="Der Akku hält nicht.")
-    assert find_risks(found, "Der Akku hält nicht.", language("de")) == []
+    candidates = numbered([triplet("Akku", evidence="nicht")], text="Der Akku hält nicht.")
+    assert find_risks(candidates, "Der Akku hält nicht.", language("de")) == []
 
 
 def test_conflicts_and_risks_both_flag_their_tuples():
-    found = numbered(
+    candidates = numbered(
         [triplet("가격", "negative", evidence="비싸요"), triplet("사용감", evidence="좋지만")],
         [triplet("가격", "positive", evidence="비싸요"), triplet("배송", evidence="빨라요")],
     )
-    flagged = flagged_ids(find_conflicts(found, KO), find_risks(found, TEXT, KO))
+    flagged = flagged_ids(find_conflicts(candidates, KO), find_risks(candidates, TEXT, KO))
     assert flagged == {"t0", "t2", "t3"}
 
 
@@ -257,16 +257,16 @@ def test_conflicts_and_risks_both_flag_their_tuples():
 
 def check(**fields: Any) -> tuple[list[ReviewAction], str | None, PolarityCounter]:
     """An action on t0 and t1 (flagged) and t2 (not): what became of it."""
-    given = {
+    action = {
         "action_type": "KEEP",
         "target_tuple_ids": ["t0"],
         "reason_code": "KEEP_BEST_SUPPORTED",
         **fields,
     }
-    answer, _ = read_answer(ReviewActionsAnswer, {"review_actions": [given]})
+    answer, _ = read_answer(ReviewActionsAnswer, {"review_actions": [action]})
     counter = PolarityCounter()
-    known, flagged = {"t0", "t1", "t2"}, {"t0", "t1"}
-    accepted, discarded = checked(answer.review_actions, "A", known, flagged, counter)
+    tuple_ids, flagged = {"t0", "t1", "t2"}, {"t0", "t1"}
+    accepted, discarded = checked(answer.review_actions, "A", tuple_ids, flagged, counter)
     assert len(accepted) + len(discarded) == 1
     return accepted, discarded[0].why if discarded else None, counter
 
@@ -310,8 +310,8 @@ def test_an_action_that_may_not_be_is_discarded_and_recorded(fields, why):
 
 
 def test_the_record_of_a_discarded_action_says_what_was_said_and_by_whom():
-    said = [ReviewActionItem(action_type="ADD", target_tuple_ids=["t0"], reason_code="X")]
-    _, (record,) = checked(said, "B", {"t0"}, {"t0"}, PolarityCounter())
+    items = [ReviewActionItem(action_type="ADD", target_tuple_ids=["t0"], reason_code="X")]
+    _, (record,) = checked(items, "B", {"t0"}, {"t0"}, PolarityCounter())
     assert (record.actor, record.why) == ("B", "unknown_action")
     assert record.action["action_type"] == "ADD" and record.action["reason_code"] == "X"
 
@@ -427,14 +427,14 @@ def test_a_merge_needs_the_same_targets_and_name_and_one_polarity(actions, expec
 
 
 def test_a_vote_is_the_first_action_on_that_tuple_other_than_flag():
-    said = [
+    items = [
         action("FLAG", "A"),
         flip("A"),
         action("DROP", "A"),
         action("DROP", "B", "t1"),
         flip("B"),
     ]
-    made = decided(*said)
+    made = decided(*items)
     assert made.votes == {"A": "FLIP:negative", "B": "FLIP:negative", "C": "KEEP"}
     assert short(made) == ("majority", "FLIP", True, True)
 
@@ -466,13 +466,13 @@ def made(kind: str, tuple_id: str, value: str | None = None) -> ArbiterAction:
 
 
 def test_actions_are_carried_out_on_their_tuples_and_nothing_else_changes():
-    found = numbered(
+    candidates = numbered(
         [triplet("가격", aspect_ref="값"), triplet("맛"), triplet("향"), triplet("양")]
     )
     assert carried_out(
-        found, made("FLIP", "t0", "negative"), made("DROP", "t1"), made("MERGE", "t2", "냄새")
+        candidates, made("FLIP", "t0", "negative"), made("DROP", "t1"), made("MERGE", "t2", "냄새")
     ) == [("t0", "negative", "값"), ("t2", "positive", "냄새"), ("t3", "positive", None)]
-    assert carried_out(found, made("KEEP", "t0")) == carried_out(found)
+    assert carried_out(candidates, made("KEEP", "t0")) == carried_out(candidates)
 
 
 @pytest.mark.parametrize(
@@ -485,8 +485,8 @@ def test_actions_are_carried_out_on_their_tuples_and_nothing_else_changes():
 )
 def test_the_best_supported_of_equal_tuples_stays(worse, better):
     for order in ([worse, better], [better, worse]):
-        found = numbered(order)
-        (left,) = collapse(found, TEXT, KO)
+        candidates = numbered(order)
+        (left,) = collapse(candidates, TEXT, KO)
         assert left.tuple_id == f"t{order.index(better)}"
 
 
@@ -496,13 +496,13 @@ def test_of_equally_supported_tuples_the_lower_number_stays():
 
 
 def test_tuples_of_two_polarities_or_two_aspects_do_not_collapse():
-    found = numbered([triplet("가격"), triplet("가격", "negative"), triplet("사용감")])
-    assert collapse(found, TEXT, KO) == found
+    candidates = numbered([triplet("가격"), triplet("가격", "negative"), triplet("사용감")])
+    assert collapse(candidates, TEXT, KO) == candidates
 
 
 def test_merged_tuples_collapse_under_their_new_name():
-    found = numbered([triplet("가격"), triplet("사용감", confidence=0.9)])
-    merged = carry_out(found, [made("MERGE", "t0", "제품"), made("MERGE", "t1", "제품")])
+    candidates = numbered([triplet("가격"), triplet("사용감", confidence=0.9)])
+    merged = carry_out(candidates, [made("MERGE", "t0", "제품"), made("MERGE", "t1", "제품")])
     (left,) = collapse(merged, TEXT, KO)
     assert (left.tuple_id, left.aspect_term, left.aspect_ref) == ("t1", "사용감", "제품")
 
@@ -517,9 +517,9 @@ def test_merged_tuples_collapse_under_their_new_name():
     ],
 )
 def test_a_conflict_is_resolved_if_one_polarity_is_left(actions, resolved):
-    found = numbered([triplet("가격"), triplet("가격", "negative")])
-    conflicts = find_conflicts(found, KO)
-    assert conflicts_resolved(conflicts, carry_out(found, actions)) is resolved
+    candidates = numbered([triplet("가격"), triplet("가격", "negative")])
+    conflicts = find_conflicts(candidates, KO)
+    assert conflicts_resolved(conflicts, carry_out(candidates, actions)) is resolved
 
 
 def test_where_there_was_no_conflict_none_is_resolved():
@@ -620,10 +620,10 @@ def test_reviewers_drop_an_aspect_that_only_one_perspective_found():
 
 
 def test_single_support_counts_perspectives_and_not_polarities():
-    found = numbered(
+    candidates = numbered(
         [triplet("가격", "negative")], [triplet("가격은", "positive"), triplet("맛"), triplet("맛")]
     )
-    single = find_conflicts(found, KO, single_support=True)
+    single = find_conflicts(candidates, KO, single_support=True)
     assert [(f.aspect_term, f.tuple_ids, f.conflict_type) for f in single] == [
         ("가격", ("t0", "t1"), "polarity_mismatch"),
         ("맛", ("t2", "t3"), "single_support"),
@@ -797,8 +797,8 @@ def test_given_aspects_are_judged_in_the_users_words_and_no_others():
         ("t1", "가격"),
         ("t2", "가격"),
     ]
-    found = [(a.aspect_term, a.polarity, a.confidence) for a in output.final_result.final_aspects]
-    assert found == [("가격", "negative", 0.8), ("배송", "neutral", 0.3)]
+    final = [(a.aspect_term, a.polarity, a.confidence) for a in output.final_result.final_aspects]
+    assert final == [("가격", "negative", 0.8), ("배송", "neutral", 0.3)]
     assert output.meta.given_aspects == ["배송", "가격"]
 
 
@@ -860,7 +860,7 @@ def test_what_the_model_may_not_do_is_discarded_and_recorded():
 
 
 def test_the_model_is_not_asked_where_the_votes_decide():
-    said = reviews([FLIP_T2], [act("DROP", "t2")], [])
-    output, backend = held({**CONTESTED, **said}, arbiter="llm")
+    answers = reviews([FLIP_T2], [act("DROP", "t2")], [])
+    output, backend = held({**CONTESTED, **answers}, arbiter="llm")
     assert "arbiter" not in asked(backend)
     assert output.meta.arbiter_actions[-1].case == "flip_drop_keep"

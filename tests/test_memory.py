@@ -100,14 +100,14 @@ SUCCESS = episode("success", override="applied", outcome="success")
 
 def remember(store: BaseStore, *past: Episode) -> BaseStore:
     for one in past:
-        known, indexed = read(store, reads(one))
-        store.batch(writes(one, known, indexed))
+        items, indexed = read(store, reads(one))
+        store.batch(writes(one, items, indexed))
     return store
 
 
 def read(store: BaseStore, ops: Any) -> list[Item | None]:
-    found: Any = store.batch(ops)
-    return list(found)
+    results: Any = store.batch(ops)
+    return list(results)
 
 
 def stored(store: BaseStore) -> list[Episode]:
@@ -126,8 +126,8 @@ def held(
     backend = ScriptedBackend(answers)
     store = remember(store or InMemoryStore(), *past)
     graph = build(pipeline(**{**ON, **changes}), backend, store=store)
-    given = {"text": text, "lang": "ko", "split": split}
-    return graph.invoke(given)["output"], backend
+    inputs = {"text": text, "lang": "ko", "split": split}
+    return graph.invoke(inputs)["output"], backend
 
 
 def shown(backend: ScriptedBackend) -> list[tuple[str, int]]:
@@ -292,9 +292,9 @@ def test_the_judge_of_a_persona_debate_is_told() -> None:
 
 
 def test_silent_recalls_shows_nobody_and_changes_nothing() -> None:
-    told = override(judge_says="positive")
-    plain, without = held(told, WARNING, memory={"condition": "off"}, text=BATTERY)
-    silent, control = held(told, WARNING, **SILENT, text=BATTERY)
+    answers = override(judge_says="positive")
+    plain, without = held(answers, WARNING, memory={"condition": "off"}, text=BATTERY)
+    silent, control = held(answers, WARNING, **SILENT, text=BATTERY)
     assert plain.meta.memory is None
     assert silent.meta.memory is not None
     assert silent.meta.memory.recall.episodes == (WARNING,)
@@ -605,11 +605,11 @@ def test_advice_names_no_label(
 
 def everything_in(store: BaseStore) -> str:
     """All that a store holds, names included."""
-    found = []
+    lines = []
     for namespace in store.list_namespaces(limit=1000):
         for item in store.search(namespace, limit=1000):
-            found.append(json.dumps([namespace, item.key, item.value], ensure_ascii=False))
-    return "\n".join(found)
+            lines.append(json.dumps([namespace, item.key, item.value], ensure_ascii=False))
+    return "\n".join(lines)
 
 
 def test_no_word_of_a_text_and_no_thought_is_stored(tmp_path: Path) -> None:
@@ -787,14 +787,14 @@ def test_the_index_finds_what_a_search_over_everything_finds(
     past: list[Episode], now: Signature, sample: str, split: str | None, any_split: bool
 ) -> None:
     store = remember(InMemoryStore(), *past)
-    known: dict[tuple[str, str], Episode] = {}
+    by_sample: dict[tuple[str, str], Episode] = {}
     for one in past:
-        known.setdefault((one.signature.lang, one.sample), one)
+        by_sample.setdefault((one.signature.lang, one.sample), one)
     places = best(
         read(store, index_reads(now)), now, sample=sample, split=split, any_split=any_split
     )
-    found = episodes_in(read(store, places))
-    assert list(found) == brute_force(list(known.values()), now, sample, split, any_split)
+    episodes = episodes_in(read(store, places))
+    assert list(episodes) == brute_force(list(by_sample.values()), now, sample, split, any_split)
 
 
 @given(st.permutations(range(8)), st.integers(0, 7))
@@ -807,9 +807,9 @@ def test_a_full_cell_still_has_three_others_for_each_of_its_own(
     places = best(
         read(store, index_reads(now)), now, sample=str(asking), split="train", any_split=False
     )
-    found = episodes_in(read(store, places))
-    assert list(found) == brute_force(past, now, str(asking), "train", False)
-    assert len(found) == 3
+    episodes = episodes_in(read(store, places))
+    assert list(episodes) == brute_force(past, now, str(asking), "train", False)
+    assert len(episodes) == 3
 
 
 def index_in(store: BaseStore) -> dict[tuple[str, str], set[Pointer]]:
@@ -844,11 +844,11 @@ def test_many_at_a_time_lose_no_entry_of_the_index(kind: str, tmp_path: Path) ->
         assert store is not None
         graph = build(pipeline(**ON), ScriptedBackend(PLAIN), store=store)
         asyncio.run(all_at_once(graph))
-        found = stored(store)
-        assert {e.sample for e in found} == {sample_id(t) for t in texts}
+        episodes = stored(store)
+        assert {e.sample for e in episodes} == {sample_id(t) for t in texts}
         grown = index_in(store)
         anew = InMemoryStore()
-        anew.batch(index_of(found))
+        anew.batch(index_of(episodes))
         assert grown == index_in(anew)
 
 
@@ -1001,10 +1001,10 @@ def outputs(out: Path) -> dict[str, Json]:
 
 
 def test_what_was_learned_in_training_is_used_in_the_test(tested: Path) -> None:
-    found = outputs(tested)
-    assert found["warned"]["meta"]["adopt_reason"] == "contradictory_memory"
-    assert found["stuck"]["meta"]["memory"]["injections"] == ["cj#0"]
-    for output in found.values():
+    outputs_by_uid = outputs(tested)
+    assert outputs_by_uid["warned"]["meta"]["adopt_reason"] == "contradictory_memory"
+    assert outputs_by_uid["stuck"]["meta"]["memory"]["injections"] == ["cj#0"]
+    for output in outputs_by_uid.values():
         (past,) = output["meta"]["memory"]["recall"]["episodes"]
         assert past["split"] == "train"
     with open_folder(tested.parent / "memory") as store:
@@ -1064,9 +1064,9 @@ def corrupted(out: Path, uid: str, edit: Callable[[Json], Any]) -> str:
     """What `verify` says about a recall that was changed afterwards."""
     from absa.runs.verify import verify
 
-    found = outputs(out)
-    edit(found[uid]["meta"]["memory"]["recall"])
-    lines = (json.dumps(o, ensure_ascii=False) + "\n" for o in found.values())
+    outputs_by_uid = outputs(out)
+    edit(outputs_by_uid[uid]["meta"]["memory"]["recall"])
+    lines = (json.dumps(o, ensure_ascii=False) + "\n" for o in outputs_by_uid.values())
     (out / "outputs.jsonl").write_text("".join(lines), "utf-8")
     report = verify(out)
     assert report.exit_code == 1
@@ -1127,17 +1127,17 @@ def test_the_shipped_configurations_work_offline(tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     rows = [{"uid": f"u{n}", "text": f"사용감은 좋지만 가격은 비싸요{'!' * n}"} for n in range(3)]
     data.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
-    found = {}
+    recalls = {}
     for condition in ("silent", "on"):
         out = tmp_path / condition
         chosen = ["--config", f"configs/memory_{condition}.yaml"]
         chosen += ["--set", f"pipeline.memory.path={tmp_path / 'memory'}"]
         assert absa(["run", str(data), "--out", str(out), *chosen]) == 0
         assert absa(["verify", str(out)]) == 0
-        found = {uid: o["meta"]["memory"]["recall"] for uid, o in outputs(out).items()}
-        assert {r["condition"] for r in found.values()} == {condition}
+        recalls = {uid: o["meta"]["memory"]["recall"] for uid, o in outputs(out).items()}
+        assert {r["condition"] for r in recalls.values()} == {condition}
     # The first run filled the memory; the second finds the other two texts for each.
-    assert [len(r["episodes"]) for r in found.values()] == [2, 2, 2]
+    assert [len(r["episodes"]) for r in recalls.values()] == [2, 2, 2]
 
 
 # The commands ------------------------------------------------------------------------------------

@@ -46,14 +46,14 @@ def agg(label: str, confidence: float, span: tuple[int, int] | None = None) -> A
     return Aggregate(label=label, confidence=confidence, span=place)
 
 
-def run(rules: str = "ZBMCADE", **given: Any) -> ModeratorOutput:
+def run(rules: str = "ZBMCADE", **inputs: Any) -> ModeratorOutput:
     """Stage 1 alone says positive, 0.8, and nobody else says anything, but for what is given."""
-    if isinstance(suggestion := given.pop("validator", None), tuple):
-        given["validator"] = ValidatorAggregate(
+    if isinstance(suggestion := inputs.pop("validator", None), tuple):
+        inputs["validator"] = ValidatorAggregate(
             suggested_label=suggestion[0], confidence=suggestion[1], issues=suggestion[2:]
         )
-    if "debate_label" in given:
-        given.setdefault("debate_held", True)
+    if "debate_label" in inputs:
+        inputs.setdefault("debate_held", True)
     base: dict[str, Any] = {
         "stage1_ate": agg("positive", 0.8),
         "stage1_atsa": None,
@@ -63,7 +63,7 @@ def run(rules: str = "ZBMCADE", **given: Any) -> ModeratorOutput:
         "debate_label": None,
         "debate_held": False,
     }
-    return moderate(Inputs(**{**base, **given}), tuple(rules))
+    return moderate(Inputs(**{**base, **inputs}), tuple(rules))
 
 
 def without(rule: str) -> str:
@@ -104,36 +104,36 @@ FIRING: dict[str, tuple[dict[str, Any], tuple[str, float], tuple[str, float]]] =
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_each_rule_fires_alone_and_says_so_in_one_sentence(rule):
-    given, (label, confidence), _ = FIRING[rule]
-    found = run(**given)
-    assert (found.final_label, found.confidence) == (label, pytest.approx(confidence))
-    assert f"Rule{rule}" in found.applied_rules
-    assert found.rationale.count("Rule") == len(found.applied_rules)
-    for name in found.applied_rules:
-        assert f"{name}: " in found.rationale
+    inputs, (label, confidence), _ = FIRING[rule]
+    decision = run(**inputs)
+    assert (decision.final_label, decision.confidence) == (label, pytest.approx(confidence))
+    assert f"Rule{rule}" in decision.applied_rules
+    assert decision.rationale.count("Rule") == len(decision.applied_rules)
+    for name in decision.applied_rules:
+        assert f"{name}: " in decision.rationale
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_each_rule_can_be_switched_off_by_itself(rule):
-    given, _, (label, confidence) = FIRING[rule]
-    found = run(without(rule), **given)
-    assert (found.final_label, found.confidence) == (label, pytest.approx(confidence))
-    assert f"Rule{rule}" not in found.applied_rules
+    inputs, _, (label, confidence) = FIRING[rule]
+    decision = run(without(rule), **inputs)
+    assert (decision.final_label, decision.confidence) == (label, pytest.approx(confidence))
+    assert f"Rule{rule}" not in decision.applied_rules
 
 
 def test_without_any_rule_the_label_is_stage1s():
-    given = {
+    inputs = {
         "stage2_ate": agg("negative", 0.9),
         "validator": ("mixed", 1.0),
         "debate_label": "neutral",
     }
-    assert outcome(run("", **given)) == ("positive", 0.8, [])
+    assert outcome(run("", **inputs)) == ("positive", 0.8, [])
 
 
 def test_nothing_to_decide_leaves_stage1_and_no_rationale():
-    found = run()
-    assert outcome(found) == ("positive", 0.8, [])
-    assert (found.rationale, found.selected_stage) == ("", "stage1")
+    decision = run()
+    assert outcome(decision) == ("positive", 0.8, [])
+    assert (decision.rationale, decision.selected_stage) == ("", "stage1")
 
 
 # Z -----------------------------------------------------------------------------------------------
@@ -151,12 +151,12 @@ def test_nothing_to_decide_leaves_stage1_and_no_rationale():
 )
 def test_rule_z_stops_only_if_both_confidences_are_0(one, two, stops):
     stage2 = agg("positive", two) if two is not None else None
-    found = run(stage1_ate=agg("positive", one), stage2_ate=stage2, debate_label="negative")
-    assert ("RuleZ" in found.applied_rules) is stops
+    decision = run(stage1_ate=agg("positive", one), stage2_ate=stage2, debate_label="negative")
+    assert ("RuleZ" in decision.applied_rules) is stops
     if stops:
-        assert outcome(found) == ("neutral", 0.0, ["Z"])
-        assert not found.arbiter_flags.rule_e_attempted_after_b
-        assert found.arbiter_flags.rule_e_block_reason is None
+        assert outcome(decision) == ("neutral", 0.0, ["Z"])
+        assert not decision.arbiter_flags.rule_e_attempted_after_b
+        assert decision.arbiter_flags.rule_e_block_reason is None
 
 
 def test_rule_z_selects_the_adopted_stage():
@@ -181,10 +181,10 @@ def test_rule_z_selects_the_adopted_stage():
     ids=["0.7 - 0.5 is 0.2", "within tolerance", "just less", "much", "a rise", "equal"],
 )
 def test_rule_b_keeps_stage1_where_the_confidence_drops_by_a_fifth(one, two, guarded):
-    found = run(stage1_ate=agg("positive", one), stage2_ate=agg("positive", two))
-    assert outcome(found) == ("positive", one if guarded else two, ["B"])
-    assert found.selected_stage == ("stage1" if guarded else "stage2")
-    flags = found.arbiter_flags
+    decision = run(stage1_ate=agg("positive", one), stage2_ate=agg("positive", two))
+    assert outcome(decision) == ("positive", one if guarded else two, ["B"])
+    assert decision.selected_stage == ("stage1" if guarded else "stage2")
+    flags = decision.arbiter_flags
     assert (flags.stage2_rejected_due_to_confidence, flags.rule_b_applied) == (guarded, True)
     assert flags.confidence_margin_used == pytest.approx(abs(one - two))
 
@@ -195,15 +195,15 @@ def test_without_stage2_rule_b_does_not_act_and_the_margin_is_0():
 
 
 def test_without_rule_b_there_is_no_drop_guard_and_the_adopted_stage_stays_selected():
-    found = run(without("B"), stage2_ate=agg("positive", 0.1))
-    assert (found.selected_stage, found.confidence) == ("stage2", 0.8)
-    assert found.arbiter_flags.confidence_margin_used == pytest.approx(0.7)
+    decision = run(without("B"), stage2_ate=agg("positive", 0.1))
+    assert (decision.selected_stage, decision.confidence) == ("stage2", 0.8)
+    assert decision.arbiter_flags.confidence_margin_used == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("two", [0.9, 0.3], ids=["stage 2 preferred", "under the drop guard"])
 def test_rule_m_makes_different_labels_mixed_with_the_larger_confidence(two):
-    found = run(stage2_ate=agg("negative", two))
-    assert outcome(found) == ("mixed", max(0.8, two), ["B", "M"])
+    decision = run(stage2_ate=agg("negative", two))
+    assert outcome(decision) == ("mixed", max(0.8, two), ["B", "M"])
 
 
 def test_rule_m_does_not_fire_on_equal_labels():
@@ -243,11 +243,11 @@ def test_rule_m_does_not_fire_on_equal_labels():
     ],
 )
 def test_rule_c_takes_the_validators_label_if_critical_or_as_sure(suggestion, expected):
-    found = run(validator=suggestion)
+    decision = run(validator=suggestion)
     label, confidence = expected or ("positive", 0.8)
-    assert (found.final_label, found.confidence) == (label, pytest.approx(confidence))
-    assert ("RuleC" in found.applied_rules) is bool(expected)
-    assert found.arbiter_flags.validator_override_applied is bool(expected)
+    assert (decision.final_label, decision.confidence) == (label, pytest.approx(confidence))
+    assert ("RuleC" in decision.applied_rules) is bool(expected)
+    assert decision.arbiter_flags.validator_override_applied is bool(expected)
 
 
 @pytest.mark.parametrize(
@@ -298,10 +298,10 @@ ALIGNED = FIRING["A"][0]
     ],
 )
 def test_rule_a_averages_where_the_spans_agree(changes, fires):
-    found = run(without("D"), **{**ALIGNED, **changes})
-    assert ("RuleA" in found.applied_rules) is fires
+    decision = run(without("D"), **{**ALIGNED, **changes})
+    assert ("RuleA" in decision.applied_rules) is fires
     if fires:
-        assert found.confidence == pytest.approx(0.6)
+        assert decision.confidence == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -346,9 +346,9 @@ def test_intersection_over_union_of_spans(one, two, value):
     ],
 )
 def test_rule_d_lets_the_surer_label_win(atsa_, expected, acts):
-    found = run(stage1_atsa=agg(*atsa_, WHOLE) if atsa_ else None)
-    assert (found.final_label, found.confidence) == (expected[0], pytest.approx(expected[1]))
-    assert ("RuleD" in found.applied_rules) is acts
+    decision = run(stage1_atsa=agg(*atsa_, WHOLE) if atsa_ else None)
+    assert (decision.final_label, decision.confidence) == (expected[0], pytest.approx(expected[1]))
+    assert ("RuleD" in decision.applied_rules) is acts
 
 
 @pytest.mark.parametrize(
@@ -357,17 +357,17 @@ def test_rule_d_lets_the_surer_label_win(atsa_, expected, acts):
     ids=["without stage 2", "with stage 2", "under the drop guard"],
 )
 def test_rule_d_looks_at_the_atsa_of_the_stage_that_holds(stage2, candidate):
-    found = run(
+    decision = run(
         stage2_ate=stage2,
         stage1_atsa=agg("negative", 0.95, WHOLE),
         stage2_atsa=agg("neutral", 0.95, WHOLE),
     )
-    assert found.final_label == {"stage1": "negative", "stage2": "neutral"}[candidate]
+    assert decision.final_label == {"stage1": "negative", "stage2": "neutral"}[candidate]
 
 
 def test_rule_d_has_no_candidate_if_stage2_has_no_atsa():
-    found = run(stage2_ate=agg("positive", 0.8), stage1_atsa=agg("negative", 0.95, WHOLE))
-    assert "RuleD" not in found.applied_rules
+    decision = run(stage2_ate=agg("positive", 0.8), stage1_atsa=agg("negative", 0.95, WHOLE))
+    assert "RuleD" not in decision.applied_rules
 
 
 # E -----------------------------------------------------------------------------------------------
@@ -417,11 +417,11 @@ def test_rule_d_has_no_candidate_if_stage2_has_no_atsa():
     ],
 )
 def test_rule_e_fires_or_says_what_blocked_it(given, fires, blocked):
-    found = run(**given)
-    assert found.arbiter_flags.rule_e_fired is fires
-    assert found.arbiter_flags.rule_e_block_reason == blocked
-    assert found.confidence == given["stage1_ate"].confidence
-    assert found.final_label == (given["debate_label"] if fires else given["stage1_ate"].label)
+    decision = run(**given)
+    assert decision.arbiter_flags.rule_e_fired is fires
+    assert decision.arbiter_flags.rule_e_block_reason == blocked
+    assert decision.confidence == given["stage1_ate"].confidence
+    assert decision.final_label == (given["debate_label"] if fires else given["stage1_ate"].label)
 
 
 def test_switched_off_rule_e_is_neither_fired_nor_blocked():
@@ -432,8 +432,8 @@ def test_switched_off_rule_e_is_neither_fired_nor_blocked():
 
 @pytest.mark.parametrize(("rules", "both"), [("BE", True), ("B", False), ("E", False)])
 def test_rule_e_after_b_means_both_were_reached(rules, both):
-    found = run(rules, stage2_ate=agg("positive", 0.8), debate_label="negative")
-    assert found.arbiter_flags.rule_e_attempted_after_b is both
+    decision = run(rules, stage2_ate=agg("positive", 0.8), debate_label="negative")
+    assert decision.arbiter_flags.rule_e_attempted_after_b is both
 
 
 @pytest.mark.parametrize(
@@ -475,23 +475,23 @@ def test_the_debates_label_comes_from_its_polarity_its_tuples_or_its_words(summa
 
 
 def test_the_rules_run_in_their_own_order_whatever_the_settings_list():
-    given: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "stage2_ate": agg("negative", 0.8),
         "stage1_atsa": agg("mixed", 0.9, WHOLE),
         "stage2_atsa": agg("mixed", 0.5, WHOLE),
         "validator": ("mixed", 0.9),
         "debate_label": "negative",
     }
-    found = run(**given)
+    decision = run(**inputs)
     # B, M to mixed; C stays mixed; A averages to 0.7; D agrees; E may always leave mixed.
-    assert outcome(found) == ("negative", pytest.approx(0.7), ["B", "M", "C", "A", "E"])
-    assert run("EACMBZD", **given) == found
+    assert outcome(decision) == ("negative", pytest.approx(0.7), ["B", "M", "C", "A", "E"])
+    assert run("EACMBZD", **inputs) == decision
 
 
 def test_each_rule_sees_what_the_one_before_left():
     # C lifts the confidence to 0.9, so that D's ATSA (0.95) is too close to win.
-    found = run(validator=("negative", 0.9), stage1_atsa=agg("positive", 0.95, WHOLE))
-    assert outcome(found) == ("negative", 0.9, ["C", "D"])
+    decision = run(validator=("negative", 0.9), stage1_atsa=agg("positive", 0.95, WHOLE))
+    assert outcome(decision) == ("negative", 0.9, ["C", "D"])
 
 
 # Inputs ------------------------------------------------------------------------------------------
@@ -512,9 +512,9 @@ def test_the_atsa_side_is_over_the_explicit_grounded_ones_with_their_covering_sp
         aspect(TEXT, "배송", felt("positive", 0.9, "좋아요")),
         aspect(TEXT, "비싸고", felt("positive", 0.9, "좋아요", said_implicit=True)),
     )
-    found = atsa_aggregate(result, TEXT)
-    assert (found.label, found.confidence) == ("negative", pytest.approx(0.7))
-    assert found.span == Span(start=0, end=9)
+    aggregate = atsa_aggregate(result, TEXT)
+    assert (aggregate.label, aggregate.confidence) == ("negative", pytest.approx(0.7))
+    assert aggregate.span == Span(start=0, end=9)
 
 
 def test_the_atsa_side_is_absent_if_nothing_is_explicit_and_grounded():
@@ -523,8 +523,8 @@ def test_the_atsa_side_is_absent_if_nothing_is_explicit_and_grounded():
 
 def test_the_validators_side_reads_its_label_and_defaults_its_confidence():
     answer = ValidatorAnswer.model_validate(validator("IRONY", label="negatve"))
-    found = validator_aggregate(answer)
-    assert (found.issues, found.suggested_label, found.confidence) == (
+    aggregate = validator_aggregate(answer)
+    assert (aggregate.issues, aggregate.suggested_label, aggregate.confidence) == (
         ("IRONY:mid",),
         "negative",
         0,

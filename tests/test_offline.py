@@ -58,11 +58,12 @@ def tuples(analyst: OfflineAnalyst, text: str, lang: str) -> dict[str, str]:
 
 def stage1_of(analyst: OfflineAnalyst, text: str, lang: str) -> dict[str, Any]:
     inputs = {"text": text, "lang": lang}
-    found = analyst.answer("atsa", inputs)["aspect_sentiments"]
+    sentiments = analyst.answer("atsa", inputs)["aspect_sentiments"]
     return {
         "aspects": analyst.answer("ate", inputs)["aspects"],
         "sentiments": [
-            {**item, "aspect_term": item["aspect_ref"], "is_backfilled": False} for item in found
+            {**item, "aspect_term": item["aspect_ref"], "is_backfilled": False}
+            for item in sentiments
         ],
         "unanchored": [],
         **analyst.answer("validator", inputs),
@@ -115,8 +116,8 @@ ENGLISH = [
 
 @pytest.mark.parametrize(("text", "expected"), KOREAN)
 def test_plain_korean_cases(analyst: OfflineAnalyst, text: str, expected: dict[str, str]) -> None:
-    found = tuples(analyst, text, "ko")
-    assert {term: found.get(term) for term in expected} == expected
+    pairs = tuples(analyst, text, "ko")
+    assert {term: pairs.get(term) for term in expected} == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), ENGLISH)
@@ -126,8 +127,8 @@ def test_plain_english_cases(analyst: OfflineAnalyst, text: str, expected: dict[
 
 def test_an_opinion_may_reach_far_into_an_aspect(analyst: OfflineAnalyst) -> None:
     """A phrase of the lexicon ended six words behind the aspect's first, and 1 - 6 / 6 is 0."""
-    found = tuples(analyst, "재밌어요ㅎㅎ 김민수님 박지훈님 연기도 잘하구요ㅎ", "ko")
-    assert set(found.values()) == {P}
+    pairs = tuples(analyst, "재밌어요ㅎㅎ 김민수님 박지훈님 연기도 잘하구요ㅎ", "ko")
+    assert set(pairs.values()) == {P}
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "...", "ㅋㅋㅋㅋ", "\x00\x00", "12345", "?!"])
@@ -153,15 +154,15 @@ def test_an_opinion_without_a_name_is_an_implicit_aspect(
     analyst: OfflineAnalyst, text: str, lang: str, polarity: str
 ) -> None:
     aspects = analyst.answer("ate", {"text": text, "lang": lang})["aspects"]
-    found = analyst.answer("atsa", {"text": text, "lang": lang})["aspect_sentiments"]
+    sentiments = analyst.answer("atsa", {"text": text, "lang": lang})["aspect_sentiments"]
     assert [(item["term"], item["span"]) for item in aspects] == [(None, None)]
-    judged = [(item["aspect_ref"], item["polarity"], item["is_implicit"]) for item in found]
+    judged = [(item["aspect_ref"], item["polarity"], item["is_implicit"]) for item in sentiments]
     assert judged == [(None, polarity, True)]
 
 
 def test_mixed_scripts_are_read_by_what_is_written(analyst: OfflineAnalyst) -> None:
-    found = tuples(analyst, "Chromebook 화면이 good이에요", "ko")
-    assert set(found.values()) == {P}
+    pairs = tuples(analyst, "Chromebook 화면이 good이에요", "ko")
+    assert set(pairs.values()) == {P}
     assert tuples(analyst, "The food was great", "ko") == {"food": P}
     assert tuples(analyst, "음식이 맛있어요", "en") == {"음식": P}
 
@@ -183,13 +184,13 @@ def test_one_doubtful_aspect_does_not_make_a_clear_text_mixed() -> None:
     def label(mood: tuple[float, float, float], blame: float) -> str:
         other = replace(sure, polarity="negative", confidence=blame)
         likely = {"positive": (0.9, 0.0, 0.0), "negative": (0.0, blame, 0.0)}
-        found = tuple(
+        findings = tuple(
             Finding(aspect, r.confidence, r, r, (), r, likely[r.polarity], r.polarity)
             for r in (sure, other)
         )
-        said = sentence_label(Analysis("x", "en", findings=found, mood=mood))
-        assert said is not None
-        return said[0]
+        decided = sentence_label(Analysis("x", "en", findings=findings, mood=mood))
+        assert decided is not None
+        return decided[0]
 
     assert label((0.95, 0.04, 0.01), 0.3) == "positive"
     assert label((0.95, 0.04, 0.01), 0.6) == "mixed"
@@ -201,8 +202,8 @@ def test_what_only_the_contrast_rule_named_is_judged_by_its_words_or_dropped_aga
 
     def tuples_of(text: str, domain: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
         output = graph.invoke({"text": text, "lang": "ko", "domain": domain})["output"]
-        found = output.final_result.stage1_tuples, output.final_result.final_tuples
-        first, last = ({(t.aspect_term, t.polarity) for t in tuples} for tuples in found)
+        stages = output.final_result.stage1_tuples, output.final_result.final_tuples
+        first, last = ({(t.aspect_term, t.polarity) for t in tuples} for tuples in stages)
         return first, last
 
     text = "이 커피는 평소보다 맛이 좀 더 부드럽지만, 맛은 정말 훌륭했습니다!"
@@ -470,17 +471,17 @@ def doubted(**candidates: tuple[str, str, str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("role", TRIPLETS)
 def test_perspectives_find_aspects_with_evidence(analyst: OfflineAnalyst, role: str) -> None:
-    found = analyst.answer(role, {"text": CONFLICT_TEXT, "lang": "en"})["triplets"]
-    said = {item["aspect_term"]: item["polarity"] for item in found}
-    assert said == {"battery life": "positive", "screen": "negative"}
-    assert all(item["evidence"] in CONFLICT_TEXT for item in found)
+    triplets = analyst.answer(role, {"text": CONFLICT_TEXT, "lang": "en"})["triplets"]
+    polarities = {item["aspect_term"]: item["polarity"] for item in triplets}
+    assert polarities == {"battery life": "positive", "screen": "negative"}
+    assert all(item["evidence"] in CONFLICT_TEXT for item in triplets)
 
 
 def test_only_the_implicit_perspective_names_what_is_not_named(analyst: OfflineAnalyst) -> None:
     inputs = {"text": "Absolutely wonderful!", "lang": "en"}
-    found = {role: analyst.answer(role, inputs)["triplets"] for role in TRIPLETS}
-    assert found["p_neg"] == found["p_lit"] == []
-    (implied,) = found["p_imp"]
+    answers = {role: analyst.answer(role, inputs)["triplets"] for role in TRIPLETS}
+    assert answers["p_neg"] == answers["p_lit"] == []
+    (implied,) = answers["p_imp"]
     assert (implied["aspect_term"], implied["aspect_ref"]) == (None, None)
     assert (implied["polarity"], implied["span"]) == ("positive", None)
 
