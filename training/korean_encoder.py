@@ -631,7 +631,7 @@ def of_everything(texts: Texts, base: Mapping[str, Any], own: Sequence[Example])
 
 
 def save(model: Encoder, words: Words, path: Path) -> None:
-    """Write the file that the analyser reads."""
+    """Write the file that the analyzer reads."""
     keys = keys_of(words.names[1:])
     order = np.argsort(keys, kind="stable")
     arrays: dict[str, Any] = {"keys": keys[order], "rows": (order + 1).astype(np.int32)}

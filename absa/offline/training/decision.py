@@ -47,7 +47,7 @@ def judged(
     """Let the models speak about a labelled text.
 
     In a text of none of the `domains` that no encoder has read, the rules' reading is added, as
-    when the text is analysed.
+    when the text is analyzed.
     """
     key = language(view.lang).key
     candidates = candidacies(view, tagger, polarity, find_noun_phrases(view), reader)
