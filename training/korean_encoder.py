@@ -440,7 +440,7 @@ _COMPONENTS = 96
 #: How often a word must occur in the data sets, and in everyday sentences, to have a row.
 _SEEN, _SEEN_EVERYDAY = 3, 2
 #: Film reviews: rounds, rate. In each half of them stand alone, the others are joined in pairs.
-_FILM_ROUNDS, _FILM_RATE = 1, 1.2e-3
+_FILM_ROUNDS, _FILM_RATE = 2, 1.2e-3
 #: All data sets: rounds, rate, how much an everyday sentence counts, and how many translated
 #: reviews, comments and film reviews a round has beside all everyday sentences.
 _ROUNDS, _RATE, _EVERYDAY = 3, 1e-3, 3.0
