@@ -481,7 +481,7 @@ def test_every_word_of_the_page_is_there_in_korean(open_page: Open) -> None:
     used |= {control[key] for control in controls for key in ("title", "about")}
     used |= {*words.GATE.values(), *words.OUTCOMES.values(), *words.RULES.values()}
     used |= {text for _, text in words.gate_steps(True) if text}
-    adoption = {code: name for code, name in words.adoption_names().items()}
+    adoption = words.names()["adopt"]
     used |= {adoption[code] for code in adoption if code.split(":")[1] in words.ADOPTED}
     assert used - korean == set()
 
