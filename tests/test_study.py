@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import resvg_py
 from playwright.sync_api import Browser, Page
 
 from absa.ablate.configurations import load, roles
 from absa.ablate.study import Study, write
 from absa.ablate.study import study as compare_runs
 from absa.cli import run as run_cli
+from absa.report import png
 from absa.report.figures import Interval, cost_plot, intervals, standalone
 from absa.report.study import _points, write_study
 from absa.report.study_numbers import read_study
@@ -168,6 +173,69 @@ def test_figures_stand_alone(page_file: Path) -> None:
         text = file.read_text(encoding="utf-8")
         assert ElementTree.fromstring(text).tag == f"{SVG}svg"
         assert "var(" not in text and "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_each_figure_is_a_png_file_too(browser: Browser, page_file: Path) -> None:
+    folder = page_file.with_name("study_figures")
+    files = sorted(folder.glob("*.png"))
+    assert [file.stem for file in files] == sorted(file.stem for file in folder.glob("*.svg"))
+    page = browser.new_page()
+    for file in files:
+        content = file.read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        svg = ElementTree.parse(file.with_suffix(".svg")).getroot().attrib
+        width, height = struct.unpack(">II", content[16:24])
+        assert (width, height) == (2 * int(svg["width"]), 2 * int(svg["height"]))
+        seen = page.evaluate(COLOURS, f"data:image/png;base64,{b64encode(content).decode()}")
+        assert seen["corner"] == [255, 255, 255, 255]  # on white, not transparent
+        assert seen["dark"] > 500
+    page.close()
+
+
+# The colour in the corner of a picture, and the number of pixels of letters and lines.
+COLOURS = """async (url) => {
+  const picture = new Image();
+  picture.src = url;
+  await picture.decode();
+  const canvas = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+  canvas.drawImage(picture, 0, 0);
+  const { data } = canvas.getImageData(0, 0, picture.width, picture.height);
+  let dark = 0;
+  for (let at = 0; at < data.length; at += 4) dark += data[at] < 128;
+  return { corner: [...data.slice(0, 4)], dark };
+}"""
+
+
+def test_korean_letters_are_in_the_png_file() -> None:
+    names = ("가나다", "마바사")
+    drawn = [png.png(standalone(intervals([Interval(n, 1, 0, 2)], 860, "x"))) for n in names]
+    assert drawn[0] != drawn[1]
+
+
+def test_without_the_extra_the_command_says_how_to_get_png(
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(png, "is_available", lambda: False)
+    page = tmp_path / "study.html"
+    assert run_cli(["report", str(study), "-o", str(page)]) == 0
+    printed = capsys.readouterr()
+    assert "pip install 'absa-debate-graph[png]'" in printed.err
+    assert "(SVG)" in printed.out
+    folder = tmp_path / "study_figures"
+    assert {file.suffix for file in folder.iterdir()} == {".svg"}
+
+
+def test_without_fonts_the_problem_is_reported(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert png.has_font()
+    draw = resvg_py.svg_to_bytes
+    monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(draw, skip_system_fonts=True))
+    written = write_study(study, tmp_path / "study.html")
+    assert written.problem == png.NO_FONT and written.png
 
 
 @pytest.mark.parametrize("width", [340, 860])

@@ -38,7 +38,7 @@ def report(
     or missing samples are listed on the page and on stderr; then the exit code is 1.
 
     Given the directory of `absa ablate`, the page begins with the verdict. Its figures are also
-    written as SVG files, to NAME_figures beside the page.
+    written as SVG files, to NAME_figures beside the page, and as PNG files with the extra png.
     """
     from absa.report import write_report
 
@@ -75,12 +75,15 @@ def _report_study(directory: Path, out: Path, as_json: bool) -> None:
 
     with console(stderr=True).status("reading the study…"):
         written = write_study(directory, out)
+    if written.problem:
+        complain(written.problem)
     if as_json:
         facts = {**written._asdict(), "path": str(written.path)}
-        facts["figures"] = [str(path) for path in written.figures]
+        facts |= {name: [str(path) for path in facts[name]] for name in ("figures", "png")}
         print_json(facts)
     else:
         print_text(
             f"{written.path}: {written.configurations} configurations, {written.samples:,} texts; "
-            f"{len(written.figures)} figures in {written.figures[0].parent}"
+            f"{len(written.figures)} figures in {written.figures[0].parent} "
+            f"({'SVG and PNG' if written.png else 'SVG'})"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from absa.files import replacing
-from absa.report import figures
+from absa.report import figures, png
 from absa.report.figures import CostPoint, Interval, cost_plot, intervals, standalone
 from absa.report.markup import (
     Markup,
@@ -64,9 +64,13 @@ class WrittenStudy(NamedTuple):
     """The written page and figures."""
 
     path: Path
+    # The SVG files, and the PNG files beside them.
     figures: list[Path]
+    png: list[Path]
     configurations: int
     samples: int
+    # Why PNG files are missing, or what they lack.
+    problem: str | None
 
 
 def write_study(directory: Path, path: Path) -> WrittenStudy:
@@ -82,13 +86,22 @@ def write_study(directory: Path, path: Path) -> WrittenStudy:
         file.write(_page(study, drawn).encode("utf-8", "replace"))
     folder = path.with_name(f"{path.stem}_figures")
     folder.mkdir(exist_ok=True)
-    written = []
+    written, pictures = [], []
+    has_png = png.is_available()
     for figure in drawn:
-        target = folder / f"{figure.name}.svg"
-        with replacing(target) as file:
-            file.write(standalone(figure.alone or figure.wide).encode())
-        written.append(target)
-    return WrittenStudy(path, written, len(study.document["configurations"]), len(study.cases))
+        svg = standalone(figure.alone or figure.wide)
+        written.append(_write(folder / f"{figure.name}.svg", svg.encode()))
+        if has_png:
+            pictures.append(_write(folder / f"{figure.name}.png", png.png(svg)))
+    problem = png.HINT if not has_png else None if png.has_font() else png.NO_FONT
+    configurations = len(study.document["configurations"])
+    return WrittenStudy(path, written, pictures, configurations, len(study.cases), problem)
+
+
+def _write(path: Path, content: bytes) -> Path:
+    with replacing(path) as file:
+        file.write(content)
+    return path
 
 
 class _Figure(NamedTuple):
