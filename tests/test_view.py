@@ -250,6 +250,7 @@ def test_what_if_decides_again_without_a_call_and_marks_the_swapped_edges(
     assert "stage1 epm" in gone and "stage1 ate_review" in new
     expect(page.locator("#what-if")).to_contain_text("would make 6 calls, this one made 10")
     expect(page.locator("#what-if")).to_contain_text("atsa review")  # it heard of the debate
+    expect(page.locator("#telling h2").first).to_have_text("The text as these parts decide it")
     page.keyboard.press("Escape")
     expect(page.locator("#what-if")).to_be_hidden()
     expect(page.locator("[data-name=enable_debate]")).to_have_attribute("aria-checked", "true")
@@ -465,6 +466,8 @@ def test_the_page_speaks_korean(open_page: Open) -> None:
     expect(page.locator("nav [aria-current]")).to_have_text("분석")
     analyse(page)
     expect(page.locator(".verdict .chip")).to_contain_text("혼합")
+    judged = page.locator(".turn", has_text="판정자")
+    expect(judged).to_contain_text("사용감 긍정, 가격 부정, 문장 전체는 혼합")
     page.click("[data-lang=en]")
     page.wait_for_selector("html[data-ready][lang=en]")
     expect(page.locator("nav [aria-current]")).to_have_text("Analyze")

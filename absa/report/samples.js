@@ -594,12 +594,20 @@ function drawDebate(debate, lang) {
     drawContext(debate.context, lang));
 }
 
+// The offline judge's rationale repeats its tuples and its label in English.
+function rationale({ tuples, polarity, rationale: text }) {
+  const listed = (tuples || []).slice(0, 10);
+  const inWords = (none, word) => listed.map(([term, polarity_]) => `${term} ${word(polarity_)}`).join(", ") || none;
+  return text === `${inWords("no aspect", String)}; as a whole ${polarity}`
+    ? say("{aspects}; as a whole {label}", { aspects: inWords(t("no aspect"), t), label: t(polarity) }) : text;
+}
+
 export const drawJudge = (judge, lang) => drawTurn("judge", t("Judge"), "decides",
   drawEdits(judge.patch, lang),
   (judge.tuples || judge.patch) && h("p", {}, h("span", { class: "quiet" }, t("tuples ")), pairs(judge.tuples || [])),
   judge.polarity && h("p", {}, h("span", { class: "quiet" }, t("sentence ")), chip(judge.polarity),
     (judge.spans || []).map((span) => [" ", quote(span, lang)])),
-  spoken(judge, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),
+  spoken({ ...judge, rationale: rationale(judge) }, ["winner", "consensus", "key_agreements", "key_disagreements", "rationale"]),
   (judge.unresolved || []).length ? h("p", { class: "spoken" }, h("span", { class: "quiet" }, t("unresolved: ")), judge.unresolved.join("; ")) : null);
 
 const drawHint = ({ speaker, op, weight, polarity_hint: polarity }) =>

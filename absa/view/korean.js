@@ -51,7 +51,8 @@ export default {
   "{aspect} would be added as {after}": "{aspect}: {after}(으)로 추가됨",
   "{aspect} would be gone": "{aspect}: 사라짐",
   "the label would be {after}, not {before}": "레이블: {before} 대신 {after}",
-  "dashed red: edges that are left out": "빨간 점선: 빠지는 간선", "green: edges that are put in": "초록: 새로 놓인 간선",
+  "dotted red: what is left out": "빨간 점선: 빠지는 부분", "green: what is put in": "초록: 새로 놓인 부분",
+  "The text as these parts decide it": "이 구성으로 본 문장",
   // Runs
   "Finished runs, and those that are still going on.": "끝난 실행과 진행 중인 실행입니다.",
   "There is no run here yet. Start one, or name its folder:": "아직 실행이 없습니다. 시작하거나 폴더를 지정하세요:",
@@ -106,6 +107,7 @@ export default {
   "proposes nothing": "제안 없음", "tuples ": "튜플 ", "sentence ": "문장 ", "unresolved: ": "미해결: ",
   stance: "입장", message: "말", "key points": "핵심", planning: "계획", reflection: "되돌아봄", winner: "승자", consensus: "합의",
   "key agreements": "일치점", "key disagreements": "불일치점", rationale: "까닭",
+  "{aspects}; as a whole {label}": "{aspects}, 문장 전체는 {label}", "no aspect": "속성 없음",
   "What the reviewers saw of the debate": "검토자들이 들은 것", weight: "가중치", "confirm tuple": "확인", "set polarity": "극성 설정", "drop tuple": "삭제",
   "set aspect ref": "속성 이름", "merge tuples": "합침",
   "The override gate": "오버라이드 게이트", "{n} aspect judged": "속성 {n}개 판정", "{n} aspects judged": "속성 {n}개 판정",

@@ -371,8 +371,8 @@ function showWhatIf(decided) {
   const [before, after] = [new Drawing(live.drawing), new Drawing(decided.drawing)];
   const swapped = markDifferences(before, after);
   showDrawings([
-    [t("As analyzed"), before, swapped ? t("dashed red: edges that are left out") : ""],
-    [t("What if"), after, swapped ? t("green: edges that are put in") : ""],
+    [t("As analyzed"), before, swapped ? t("dotted red: what is left out") : ""],
+    [t("What if"), after, swapped ? t("green: what is put in") : ""],
   ]);
   before.follow(live.path);
   after.follow(decided.path);
@@ -413,6 +413,7 @@ function showWhatIf(decided) {
         h("tbody", {}, rows, h("tr", { class: isRelabelled ? "whole differs-row" : "whole" }, h("th", { scope: "row" }, t("Sentence")), cell([live.row.b]), cell([decided.row.b])))))));
   $("what-if").hidden = false;
   showStory(decided);
+  $("telling").prepend(h("h2", { class: "of-what-if" }, t("The text as these parts decide it")));
 }
 
 // ---- runs --------------------------------------------------------------------------------------
