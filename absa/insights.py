@@ -27,6 +27,10 @@ from absa.show import NOT_NAMED
 
 QUOTES = 3
 _LONGEST_QUOTE = 100
+# Of quotes with the same confidence, one of about this length comes first.
+_GOOD_LENGTH = 50
+# The end of a sentence.
+_STOP = re.compile(r"[.!?…。]+[)\"'”’]*\s+|\n+")
 _SHORTEST_QUOTE = 2
 # A column holds dates if at least this share of its values are dates.
 _DATES = 0.9
@@ -39,10 +43,11 @@ _DATE = re.compile(r"(\d{4})[-./](\d{1,2})(?:[-./](\d{1,2}))?(?:[T\s].*)?$")
 
 @dataclass
 class Quote:
-    """The words of a text that express a judgement."""
+    """The words of a text that express a judgement, and the evidence within them."""
 
     uid: str
     words: str
+    evidence: str
     confidence: float
 
 
@@ -97,7 +102,10 @@ class Insights:
                 counted.add((key, aspect.polarity))
                 topic.texts[aspect.polarity].append(number)
             if aspect.is_grounded and (words := _quote(aspect, output.text)):
-                _keep(topic.quotes[aspect.polarity], Quote(output.uid, words, aspect.confidence))
+                _keep(
+                    topic.quotes[aspect.polarity],
+                    Quote(output.uid, words, aspect.evidence or "", aspect.confidence),
+                )
         self.judgements.append(counted)
 
     def ranked(self, polarity: str | None = None) -> list[Topic]:
@@ -136,23 +144,26 @@ class Insights:
     def trend(self, column: str | None = None) -> dict[str, Any] | None:
         """Judgements by month, or by year or day depending on the period; None without dates."""
         column = column or self.date_column()
-        if column is None:
+        periods = self.periods(column) if column else {}
+        if not periods:
             return None
+        buckets = [{"bucket": name, **self._within(texts)} for name, texts in periods.items()]
+        return {"column": column, "buckets": buckets}
+
+    def periods(self, column: str) -> dict[str, list[int]]:
+        """The numbers of the texts of each year, month or day."""
         dates = [_date(row.get(column)) for row in self.extra]
         present = [date for date in dates if date]
-        if not present:
-            return None
         months = {date[:2] for date in present}
         size = 1 if len(months) > _MONTHS else 3 if len(months) == 1 else 2
         groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for number, date in enumerate(dates):
             if date:
                 groups[date[:size]].append(number)
-        buckets = [
-            {"bucket": "-".join(f"{part:02d}" for part in date), **self._within(numbers)}
+        return {
+            "-".join(f"{part:02d}" for part in date): numbers
             for date, numbers in sorted(groups.items())
-        ]
-        return {"column": column, "buckets": buckets}
+        }
 
     def by(self, column: str) -> dict[str, Any]:
         """A comparison of the values of a column, the most frequent first.
@@ -163,13 +174,18 @@ class Insights:
         if column not in self.columns():
             names = ", ".join(self.columns()) or "none"
             raise InputError(f"the run's data has no column {column!r}; its columns: {names}")
+        groups = self.values(column)
+        shown = list(groups.items())[:VALUES]
+        values = [{"value": value, **self._within(texts)} for value, texts in shown]
+        return {"column": column, "values": values, "left_out": max(0, len(groups) - VALUES)}
+
+    def values(self, column: str) -> dict[str, list[int]]:
+        """The numbers of the texts of each value of a column, the most frequent value first."""
         groups: dict[str, list[int]] = defaultdict(list)
         for number, row in enumerate(self.extra):
             if row.get(column) not in (None, ""):
                 groups[str(row[column])].append(number)
-        ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-        values = [{"value": value, **self._within(texts)} for value, texts in ordered[:VALUES]]
-        return {"column": column, "values": values, "left_out": max(0, len(ordered) - VALUES)}
+        return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def _within(self, numbers: Iterable[int]) -> dict[str, Any]:
         """The counts over some of the texts."""
@@ -215,7 +231,7 @@ class Insights:
             "share": _share(topic.total, judged),
             "negative_share": _share(topic.count("negative"), topic.total),
             "quotes": {
-                p: [{"uid": q.uid, "quote": q.words} for q in quotes]
+                p: [{"uid": q.uid, "quote": q.words, "evidence": q.evidence} for q in quotes]
                 for p, quotes in topic.quotes.items()
             },
             "uids": {p: [self.uids[n] for n in numbers] for p, numbers in topic.texts.items()},
@@ -269,12 +285,13 @@ def _synonyms(lang: str) -> tuple[frozenset[str], ...]:
 
 
 def _quote(aspect: FinalAspect, text: str) -> str | None:
-    """The text from aspect to evidence, or the evidence alone if that is too long."""
+    """The sentence, or if that is too long the text from aspect to evidence, or the evidence."""
     start = text.find(aspect.evidence or "")
     end = start + len(aspect.evidence or "")
     places = [(start, end)]
     if aspect.span is not None:
         places.insert(0, (min(start, aspect.span.start), max(end, aspect.span.end)))
+    places.insert(0, _sentence(text, *places[0]))
     for first, last in places:
         while first > 0 and not text[first - 1].isspace():
             first -= 1
@@ -285,13 +302,25 @@ def _quote(aspect: FinalAspect, text: str) -> str | None:
     return None
 
 
+def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    """The place widened to whole sentences."""
+    # A stop inside the place ends no sentence here; one that it ends with does.
+    stops = [match.end() for match in _STOP.finditer(text)]
+    first = max((stop for stop in stops if stop <= start), default=0)
+    last = min((stop for stop in stops if stop >= end), default=len(text))
+    while last > end and text[last - 1].isspace():
+        last -= 1
+    while first < start and text[first].isspace():
+        first += 1
+    return first, last
+
+
 def _keep(quotes: list[Quote], new: Quote) -> None:
     """Keep the few quotes with the highest confidence, without repetitions."""
     if any(old.words.lower() == new.words.lower() for old in quotes):
         return
     quotes.append(new)
-    # Of equal confidence, the longer quote comes first.
-    quotes.sort(key=lambda q: (-round(q.confidence, 1), -len(q.words)))
+    quotes.sort(key=lambda q: (-round(q.confidence, 1), abs(len(q.words) - _GOOD_LENGTH)))
     del quotes[QUOTES:]
 
 

@@ -115,6 +115,9 @@ def test_the_report_of_a_run_without_gold_begins_with_what_people_say(
     assert html.index("What people complain about") < html.index("Samples analyzed")
     assert "People complain most about screen (2). People like most battery (2)." in html
     assert "topic=screen%3A+negative" in html
+    # Months and products link to texts. A quote is the sentence, with its evidence in bold.
+    assert "period=2025-01" in html and "group=product%3A+x&amp;topic=screen%3A+negative" in html
+    assert "The screens are <b>terrible</b>" in html and "2 texts · 50 %" in html
     assert "By product" in html and "Over time, by date" in html
     # Nothing in the page may style itself by an attribute: the page's policy forbids it.
     assert " style=" not in html[html.index("<main") : html.index("</main>")]

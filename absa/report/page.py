@@ -84,8 +84,8 @@ def _read_samples(run: RunSummary) -> None:
     while chunk := list(islice(stories, CHUNK)):
         run.chunks.append(squeeze(chunk))
     if not run.tally.with_gold:
-        for number, code in filters(run.insights):
-            run.index[number].setdefault("k", []).append(code)
+        for number, key, value in filters(run.insights, run.by):
+            run.index[number].setdefault(key, []).append(value)
 
 
 def _stories(run: RunSummary) -> Iterator[dict[str, Any]]:

@@ -98,6 +98,8 @@ const SELECTS = [
   ["label", "Label against gold", (row) => (row.lo ? [row.lo] : []), (code) => named(about.outcomes, code)],
   ["rule", "Moderator rule", (row) => row.r || [], (code) => code],
   ["topic", "What is judged", (row) => row.k || [], (code) => code],
+  ["group", "Group", (row) => row.v || [], (code) => code],
+  ["period", "Period", (row) => row.p || [], (code) => code],
   ["lang", "Language", (row) => (row.l ? [row.l] : []), (code) => code],
 ];
 

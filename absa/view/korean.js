@@ -81,7 +81,7 @@ export default {
   Disputed: "다툼", "The speakers gave one aspect both polarities": "화자들이 한 속성에 두 극성을 줌",
   Failed: "실패", "Could not be analyzed": "분석하지 못함",
   Run: "실행", Gate: "게이트", Adoption: "채택", "Tuples against gold": "정답과 튜플", "Label against gold": "정답과 레이블",
-  "What is judged": "평가 대상", "Moderator rule": "Moderator 규칙", any: "모두",
+  "What is judged": "평가 대상", Group: "묶음", Period: "기간", "Moderator rule": "Moderator 규칙", any: "모두",
   "No sample is like this.": "이런 샘플은 없습니다.", "No such sample": "샘플 없음", "There is no such sample:": "이런 샘플은 없습니다:",
   "Pick a sample": "샘플을 고르세요",
   "Its text with aspects and evidence, the debate turn by turn, what the gate and the Moderator decided, and what it cost.": "문장과 속성과 근거, 토론의 차례, 게이트와 Moderator의 판정, 든 비용을 보여 줍니다.",
