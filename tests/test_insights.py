@@ -79,6 +79,21 @@ def test_insights_count_topics_with_quotes_trends_and_comparisons(
     assert "terrible" in capsys.readouterr().out
 
 
+def test_a_narrow_terminal_shows_quotes_below_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = analysed(tmp_path)
+    for columns in ("60", "120"):
+        monkeypatch.setenv("COLUMNS", columns)
+        capsys.readouterr()
+        assert run_cli(["insights", str(out), "--by", "product"]) == 0
+        shown = capsys.readouterr().out
+        assert "Disliked: screen 2" in shown and "Liked: battery 2" in shown
+        assert max(map(len, shown.splitlines())) <= int(columns)
+        assert ("screen: “The " in shown) == (columns == "60")
+        assert ("x: liked battery 1; disliked screen 2" in shown) == (columns == "60")
+
+
 def test_korean_synonyms_and_categories_are_topics() -> None:
     def output(*aspects: FinalAspect, lang: str = "ko") -> FinalOutput:
         return FinalOutput(

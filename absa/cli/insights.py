@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 POLARITIES = ("positive", "negative", "neutral")
+# In a narrower terminal, quotes and topics come below the tables.
+WIDE = 90
 
 
 def insights(
@@ -43,12 +45,12 @@ def insights(
         print_json(summary)
         return
     out = console()
-    for part in _tables(summary):
+    for part in _tables(summary, is_wide=out.width >= WIDE):
         out.print(part)
         out.print()
 
 
-def _tables(summary: dict[str, Any]) -> list[Any]:
+def _tables(summary: dict[str, Any], *, is_wide: bool) -> list[Any]:
     from rich.text import Text
 
     from absa.insights import sparkline
@@ -57,9 +59,16 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
         f"{n:,} {what if n == 1 else f'{what}s'}"
         for n, what in ((summary["texts"], "text"), (summary["judgements"], "judgement"))
     )
-    parts: list[Any] = [Text(words, "bold"), _topics(summary)]
+    parts: list[Any] = [Text(words, "bold")]
+    for title, polarity in (("Disliked", "negative"), ("Liked", "positive")):
+        names = summary["disliked" if polarity == "negative" else "liked"]
+        counts = {topic["name"]: topic[polarity] for topic in summary["topics"]}
+        line = ", ".join(f"{name} {counts[name]:,}" if name in counts else name for name in names)
+        if line:
+            parts.append(Text.assemble((f"{title}: ", "bold"), printable(line)))
+    parts += _topics(summary, is_wide=is_wide)
     if summary["by"]:
-        parts.append(_by(summary["by"]))
+        parts += _by(summary["by"], is_wide=is_wide)
     if summary["trend"]:
         trend = summary["trend"]
         shares = [bucket["negative_share"] for bucket in trend["buckets"]]
@@ -73,42 +82,55 @@ def _tables(summary: dict[str, Any]) -> list[Any]:
     return parts
 
 
-def _topics(summary: dict[str, Any]) -> Table:
+def _topics(summary: dict[str, Any], *, is_wide: bool) -> list[Any]:
+    """The table of topics with a quote each; the quotes follow it in a narrow terminal."""
+    from rich.text import Text
 
-    table = _table("what", "in their words", POLARITIES)
+    table = _table("what", "in their words" if is_wide else None, POLARITIES)
+    below = []
     for topic in summary["topics"]:
         most = max(("negative", "positive"), key=lambda p: topic[p])
         quotes = topic["quotes"].get(most) or [{"quote": ""}]
-        _add(table, topic["name"], topic, POLARITIES, printable(quotes[0]["quote"]))
+        words = quotes[0]["quote"]
+        _add(table, topic["name"], topic, POLARITIES, words if is_wide else None)
+        if words and not is_wide:
+            below.append(f"{topic['name']}: “{words}”")
     if summary["topics_left_out"]:
         table.caption = f"{summary['topics_left_out']:,} more with --json"
-    return table
+    return [table, Text(printable("\n".join(below), newlines=True))] if below else [table]
 
 
-def _by(by: dict[str, Any]) -> Table:
-    counted = ("texts", *POLARITIES)
-    table = _table(by["column"], "liked; disliked", counted)
+def _by(by: dict[str, Any], *, is_wide: bool) -> list[Any]:
+    from rich.text import Text
+
+    counted = ("texts", *POLARITIES) if is_wide else ("texts", "positive", "negative")
+    table = _table(by["column"], "liked; disliked" if is_wide else None, counted)
+    below = []
     for value in by["values"]:
         liked, disliked = (
             ", ".join(f"{name} {count}" for name, count in value[kind]) or "–"
             for kind in ("liked", "disliked")
         )
-        _add(table, value["value"], value, counted, f"{liked}; {disliked}")
-    return table
+        _add(table, value["value"], value, counted, f"{liked}; {disliked}" if is_wide else None)
+        if not is_wide:
+            below.append(f"{value['value']}: liked {liked}; disliked {disliked}")
+    return [table, Text(printable("\n".join(below), newlines=True))] if below else [table]
 
 
-def _table(first: str, last: str, counted: Sequence[str]) -> Table:
-
+def _table(first: str, last: str | None, counted: Sequence[str]) -> Table:
+    """A table of counts; with a column of text at the end if `last` names one."""
     table = numbers_table(printable(first), *counted, "% negative")
     table.columns[0].min_width = 10
-    table.add_column(last, overflow="fold", min_width=16)
+    if last is not None:
+        table.add_column(last, overflow="fold", min_width=16)
     return table
 
 
 def _add(
-    table: Table, name: str, counts: dict[str, Any], counted: Sequence[str], last: str
+    table: Table, name: str, counts: dict[str, Any], counted: Sequence[str], last: str | None
 ) -> None:
-
+    """Add the counts of a topic or value, and the text of the last column if there is one."""
     share = counts["negative_share"]
     negative = "–" if share is None else f"{100 * share:.0f}"
-    table.add_row(printable(name), *(f"{counts[c]:,}" for c in counted), negative, printable(last))
+    words = [] if last is None else [printable(last)]
+    table.add_row(printable(name), *(f"{counts[c]:,}" for c in counted), negative, *words)

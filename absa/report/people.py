@@ -106,17 +106,17 @@ def _most(insights: Insights) -> str:
 def _labels(insights: Insights) -> str:
     texts = len(insights.uids)
     labels = ", ".join(
-        f"{_whole_percent(insights.labels[p], texts)} {p}"
+        f"{_short_percent(insights.labels[p], texts)} {p}"
         for p in (*POLARITIES, "mixed")
         if insights.labels[p]
     )
     return f"{_texts(texts)}: {labels}."
 
 
-def _whole_percent(part: int, whole: int) -> str:
-    """A percentage without decimals."""
+def _short_percent(part: int, whole: int) -> str:
+    """A percentage, with a decimal only below 1."""
     share = 100 * part / whole if whole else 0.0
-    return "under 1 %" if 0 < share < 1 else f"{share:.0f} %"
+    return f"{share:.1f} %" if 0 < share < 1 else f"{share:.0f} %"
 
 
 def _readable(name: str) -> str:
@@ -137,7 +137,7 @@ def _list(insights: Insights, run: int, polarity: str, title: str) -> Markup:
                 el(
                     "span",
                     _texts(topic.count(polarity)),
-                    f" · {_whole_percent(topic.count(polarity), texts)}",
+                    f" · {_short_percent(topic.count(polarity), texts)}",
                     class_="said-count",
                 ),
                 el(
@@ -201,8 +201,8 @@ def _row(topic: Topic, run: int, judged: int) -> Markup:
         for p in POLARITIES
     ]
     shares = [
-        _whole_percent(topic.count("negative"), topic.total),
-        _whole_percent(topic.total, judged),
+        _short_percent(topic.count("negative"), topic.total),
+        _short_percent(topic.total, judged),
     ]
     names = el("small", ", ".join(others)) if others else None
     return row((name, names), [*counts, _split(topic), *shares])
@@ -230,7 +230,7 @@ def _trend(buckets: list[dict[str, Any]], run: int) -> Markup:
         title = el(
             "title",
             f"{b['bucket']}: {b['positive']:,} positive, {b['negative']:,} negative "
-            f"({_whole_percent(b['negative'], sum(b[p] for p in POLARITIES))}) "
+            f"({_short_percent(b['negative'], sum(b[p] for p in POLARITIES))}) "
             f"in {_texts(b['texts'])}. Complaints: "
             + (
                 ", ".join(f"{_readable(name)} {count:,}" for name, count in b["disliked"]) or "none"
@@ -276,7 +276,7 @@ def _comparison(by: Mapping[str, Any], run: int) -> list[Markup]:
             "tr",
             el("th", _group_link(value["value"], run, groups[value["value"]]), scope="row"),
             [el("td", f"{value[name]:,}") for name in ("texts", "positive", "negative")],
-            el("td", _whole_percent(value["negative"], sum(value[p] for p in POLARITIES))),
+            el("td", _short_percent(value["negative"], sum(value[p] for p in POLARITIES))),
             [
                 el(
                     "td",
