@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -23,7 +24,7 @@ from absa.ablate.study import Study, write
 from absa.ablate.study import study as compare_runs
 from absa.cli import run as run_cli
 from absa.report import png
-from absa.report.figures import Interval, cost_plot, intervals, standalone
+from absa.report.figures import CostPoint, Interval, cost_plot, intervals, standalone
 from absa.report.study import _points, write_study
 from absa.report.study_numbers import read_study
 from absa.runs import RunPlan, run
@@ -253,6 +254,15 @@ def test_whiskers_keep_their_place(width: int) -> None:
 
 def test_nothing_to_plot_is_no_error() -> None:
     assert re.search("viewBox", cost_plot([], 340, "calls", "none"))
+
+
+@pytest.mark.parametrize("width", [340, 860])
+def test_intervals_of_equal_cost_do_not_cover_each_other(width: int) -> None:
+    points = [CostPoint(str(n), 10, 70 + 3 * n, 60, 90, True) for n in range(4)]
+    figure = ElementTree.fromstring(standalone(cost_plot(points, width, "calls", "score")))
+    places = sorted(float(circle.attrib["cx"]) for circle in figure.iter(f"{SVG}circle"))
+    assert all(right - left >= 22 for left, right in pairwise(places))
+    assert 0 < places[0] and places[-1] < width
 
 
 def test_the_command_tells_a_study_from_a_run(

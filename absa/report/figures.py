@@ -140,13 +140,16 @@ def cost_plot(
         path = f"M{_n(x(front[0].cost))} {_n(y(front[0].value))}"
         path += "".join(f" H{_n(x(p.cost))} V{_n(y(p.value))}" for p in front[1:])
         parts.append(el("path", class_="front", d=f"{path} H{_n(width - right)}"))
-    taken: list[tuple[float, float]] = []
+    taken: list[tuple[float, float, float]] = []
     for number, point in enumerate(points, 1):
         at = x(point.cost)
-        # Points of equal cost are drawn side by side.
-        while any(abs(at - other) < 22 and abs(y(point.value) - own) < 24 for other, own in taken):
-            at += 24 if at + 48 < width else -24
-        taken.append((at, y(point.value)))
+        upper = min(y(point.high), y(point.value) - 12)
+        lower = max(y(point.low), y(point.value) + 12)
+        # Intervals of equal cost that overlap are drawn side by side, towards the middle.
+        step = 24 if at < width / 2 else -24
+        while any(abs(at - n) < 22 and upper < end and start < lower for n, start, end in taken):
+            at += step
+        taken.append((at, upper, lower))
         tone = "good" if point.is_on_front else ""
         middle = y(point.value)
         parts.append(_line(f"whisker {tone}", at, y(point.low), at, y(point.high)))
