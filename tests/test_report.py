@@ -623,7 +623,7 @@ def test_the_command_writes_the_file_and_says_so(
 def test_what_is_no_run_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 2
     assert "is not a run directory" in capsys.readouterr().err
-    with pytest.raises(NoRun, match="not a directory"):
+    with pytest.raises(NoRun, match="no such directory"):
         write_report([tmp_path / "nothing"], tmp_path / "r.html")
     assert not (tmp_path / "r.html").exists()
 
