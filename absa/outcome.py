@@ -16,7 +16,7 @@ from absa import show
 from absa.nodes.language import Language, language
 from absa.nodes.polarity import exact, label_of
 from absa.nodes.review_context import JUDGE, Mentions
-from absa.schemas.records import AspectRecord, GateRecord, StageResult
+from absa.schemas.records import AspectRecord, Correction, GateRecord, StageResult
 from absa.schemas.verdicts import SKIPS, VERDICTS
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ _NOT_ADOPTED = {
     "ev_below_threshold": "too little evidence for the change",
     "conflict_blocked": "the changes contradict each other",
     "low_signal": "Stage 2 was less confident",
+}
+_REVIEWS = {
+    "validator": "the Validator's review",
+    "ate_review": "ATE's review",
+    "atsa_review": "ATSA's review",
+    show.PERSON: "a person",
 }
 
 
@@ -110,6 +116,22 @@ class _Names:
     def polarities(self, tuples: Iterable[AspectTuple], aspect: str) -> set[str]:
         key = self._lang.key(aspect)
         return {t.polarity for t in tuples if self._lang.key(t.name) == key}
+
+    def dropping(self, log: Iterable[Correction], objection: Objection) -> list[str]:
+        """The sources of the applied corrections that dropped the aspect or its sentiments."""
+        return [e.source for e in self._applied(log, objection) if show.is_drop(e)]
+
+    def setting(self, log: Iterable[Correction], objection: Objection) -> list[str]:
+        """The sources of the applied corrections that set the requested polarity."""
+        return [
+            e.source
+            for e in self._applied(log, objection)
+            if objection.polarity in _sentiments(e.after) - _sentiments(e.before)
+        ]
+
+    def _applied(self, log: Iterable[Correction], objection: Objection) -> Iterator[Correction]:
+        key = self._lang.key(objection.aspect)
+        return (e for e in log if e.applied and self._lang.key(e.target_aspect or "") == key)
 
 
 def debate(output: FinalOutput, settings: OverrideSettings) -> list[str]:
@@ -212,17 +234,25 @@ def _became(
     after = names.polarities(result.final_tuples, objection.aspect)
     if objection.polarity is None:
         if before and not after:
-            return "dropped"
+            return "dropped" + _by(names.dropping(output.meta.correction_applied_log, objection))
         if objection.wish.startswith("means"):
             return "not changed: only a review may rename an aspect"
         if output.meta.override_gate and not settings.allow_drop:
             return "kept: only a review may drop an aspect"
         return "kept"
     if objection.polarity in after - before:
-        return "changed" if before else "added"
-    kept = f"kept as {' and '.join(sorted(after))}" if after else "not added"
+        did = "changed" if before else "added"
+        return did + _by(names.setting(output.meta.correction_applied_log, objection))
+    not_done = "not changed" if before else "not added"
+    kept = f"kept as {' and '.join(sorted(after))}" if after else not_done
     why = _why_not(record, objection, output)
     return f"{kept}: {why}" if why else kept
+
+
+def _by(sources: list[str]) -> str:
+    """The review that made a change; nothing if the debate made it."""
+    review = _REVIEWS.get(sources[-1]) if sources else None
+    return f", by {review}" if review else ""
 
 
 def _why_not(record: GateRecord | None, objection: Objection, output: FinalOutput) -> str:
@@ -262,6 +292,10 @@ def reviews(output: FinalOutput) -> list[str]:
             is_explained = event.kind == "set aside" and why
             lines.append(f"{event}" + (f" ({why})" if is_explained else ""))
     return lines
+
+
+def _sentiments(snapshot: Any) -> set[str]:
+    return {s["polarity"] for s in (snapshot or {}).get("sentiments", ())}
 
 
 def _tuples(snapshot: Any) -> Any:

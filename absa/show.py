@@ -87,8 +87,8 @@ _ADOPTED = {
 _COMPONENTS = {
     "debate_support": "debate support",
     "validator_resolved": "risks resolved",
-    "grounding_improvement": "grounding",
-    "alignment_improvement": "alignment",
+    "grounding_improvement": "better grounding",
+    "alignment_improvement": "tuples tied to an aspect",
 }
 _UNDECIDED = {
     "merge_refused": "the tuples to be merged were of different polarities",
@@ -285,7 +285,13 @@ def events(output: FinalOutput, settings: OverrideSettings) -> list[Event]:
     """The changes of reviews, debate and gate, applied or rejected, in that order."""
     meta = output.meta
     adopted = meta.adopt_decision == "adopted"
-    lines = [correction_event(entry, adopted) for entry in meta.correction_applied_log]
+    dropped: set[str | None] = set()
+    lines = []
+    for entry in meta.correction_applied_log:
+        was_dropped = entry.target_aspect in dropped
+        lines.append(correction_event(entry, adopted, was_dropped=was_dropped))
+        if is_drop(entry):
+            dropped.add(entry.target_aspect)
     lines += [
         Event("refused", "", f"{printable(note)}; a review may not replace Stage 1's list")
         for note in meta.stage2_review_violation
@@ -337,13 +343,28 @@ def plain(code: str) -> str:
     return printable(code.replace("_", " ").lower())
 
 
-def correction_event(entry: Correction, adopted: bool) -> Event:
-    """The event of an entry of `correction_applied_log`."""
+def is_drop(entry: Correction) -> bool:
+    """Whether an applied correction dropped an aspect, or the sentiments of one."""
+    if not entry.applied or not (entry.before or {}).get("sentiments"):
+        return False
+    return entry.after is None or not entry.after.get("sentiments")
+
+
+def correction_event(entry: Correction, adopted: bool, *, was_dropped: bool = False) -> Event:
+    """The event of an entry of `correction_applied_log`.
+
+    Args:
+        entry: The entry.
+        adopted: Whether Stage 2 was adopted.
+        was_dropped: Whether an earlier entry dropped the aspect.
+    """
     who = _WHO.get(entry.source, printable(entry.source))
     aspect = printable(entry.target_aspect or "")
     if not entry.applied:
         wish = _WISH.get(entry.proposal_type.lower(), printable(entry.proposal_type))
         why = _REFUSED.get(entry.reason or "", printable(entry.reason or "no reason given"))
+        if was_dropped and entry.reason == "target_not_found":
+            why = "it was already dropped"
         return Event("refused", aspect, f"{who} wanted to {wish}, but {why}")
     changes = _changes(entry.before, entry.after)
     reason = printable(entry.reason or "").strip()

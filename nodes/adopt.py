@@ -6,8 +6,9 @@ that applies decides:
 | # | condition                                                         | reason               |
 |---|-------------------------------------------------------------------|----------------------|
 | 1 | the patched result has no tuple                                   | `low_signal`         |
-| 2 | the patched result equals Stage 1                                 | the gate's first     |
-|   |                                                                   | skip, `low_signal`   |
+| 2 | the patched result equals Stage 1, and the gate's first skip is   | that skip            |
+|   | one of `EV_REASONS`                                               |                      |
+|   | the patched result equals Stage 1, otherwise                      | `low_signal`         |
 | 3 | the judge's tuples differ from those of the patched result, or an | `conflict_blocked`   |
 |   | aspect gained a second polarity                                   |                      |
 | 4 | the Validator saw risks and fewer remain                          | `risk_resolved`      |
@@ -15,11 +16,11 @@ that applies decides:
 | 6 | Stage 1 had no grounded explicit sentiment, now there is one      | `grounding_improved` |
 | 7 | otherwise                                                         | `review_applied`     |
 
-With 1 to 3 the patched result is not adopted. In row 2 the reason is the gate's first skip reason,
-if that is one of `EV_REASONS`, else `low_signal`. With 4 to 7 the patched result is adopted if its
-evidence value reaches `ev_threshold`; otherwise the reason becomes `ev_below_threshold`. The value
-is the weighted mean of the components that this graph has. With fixed weights an ablation without
-debate could never reach the threshold, and the ablation would measure the formula.
+With 1 to 3 the patched result is not adopted. With 4 to 7 the patched result is adopted if its
+evidence value reaches `pipeline.debate_override.ev_threshold`; otherwise the reason becomes
+`ev_below_threshold`. The value is the weighted mean of the components that apply to this text in
+this graph. With fixed weights an ablation without debate could never reach the threshold, and the
+ablation would measure the formula.
 """
 
 from __future__ import annotations

@@ -617,6 +617,22 @@ def test_an_implicit_aspect_is_not_overridden_and_says_so() -> None:
     assert "the aspect is implicit: the text does not name it" in events(output)[-1]
 
 
+def test_a_second_drop_says_that_the_aspect_was_already_dropped(text: str) -> None:
+    output = decide(
+        text,
+        said(
+            ate=ate("food"),
+            atsa=atsa(("food", "negative", "bad", 0.5)),
+            validator=validator(proposals=[propose("DROP_ASPECT", "food")]),
+            ate_review=ate_review(("food", "drop")),
+        ),
+        lang="en",
+    )
+    assert "refused: food: ATE's review wanted to drop it, but it was already dropped" in (
+        events(output)
+    )
+
+
 def test_refused_reviews_are_explained(text: str) -> None:
     output = decide(
         text,
@@ -712,7 +728,7 @@ def test_adoption_is_explained(text: str) -> None:
     )
     assert adoption(text, pipeline(enable_debate=False), **flip) == (
         "Stage 2 was adopted: the reviews changed it "
-        "(evidence value 1.0 ≥ 0.5: grounding 1.0, alignment 1.0)"
+        "(evidence value 1.0 ≥ 0.5: better grounding 1.0, tuples tied to an aspect 1.0)"
     )
     low = {"atsa_review": atsa_review(("food", "flip_polarity", "negative", 0.1))}
     assert adoption(text, pipeline(enable_debate=False), **low) == (

@@ -16,6 +16,7 @@ from scripted import (
     edit,
     judge,
     pipeline,
+    propose,
     said,
     set_polarity,
     turn,
@@ -105,6 +106,44 @@ def test_the_debate_is_one_line_where_all_agree_else_a_line_for_each_objection(a
     lines = lines or ["all agents agreed"]
     assert len(shown) == len(lines)
     assert all(part in line for part, line in zip(lines, shown, strict=True)), shown
+
+
+@pytest.mark.parametrize(
+    ("answers", "lines"),
+    [
+        (
+            {
+                "epm": turn(set_polarity("service", "positive", evidence="slow")),
+                "tan": turn(drop("service")),
+                "validator": validator(proposals=[propose("DROP_ASPECT", "service")]),
+            },
+            [
+                'EPM: service is positive ("slow") → not changed: ',
+                "TAN: service should be dropped → dropped, by the Validator's review",
+            ],
+        ),
+        (
+            {
+                "tan": turn(drop("service")),
+                "atsa_review": atsa_review(("service", "drop")),
+            },
+            ["TAN: service should be dropped → dropped, by ATSA's review"],
+        ),
+        (
+            {
+                "epm": turn(set_polarity("service", "positive", evidence="slow")),
+                "judge": judge(),
+                "atsa_review": atsa_review(("service", "flip_polarity", "positive", 0.9)),
+            },
+            ['EPM: service is positive ("slow") → changed, by ATSA\'s review'],
+        ),
+    ],
+)
+def test_a_change_that_a_review_made_names_the_review(answers, lines):
+    eager = pipeline(override={"ev_threshold": 0.0})
+    shown = outcome.debate(decided(SOUP, SERVICE, settings=eager, **answers), OverrideSettings())
+    assert len(shown) == len(lines)
+    assert all(line.startswith(part) for part, line in zip(lines, shown, strict=True)), shown
 
 
 def test_without_a_debate_there_is_no_line_about_it():

@@ -65,14 +65,23 @@ def analyze(
     ] = None,
     aspects: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Judge these aspects instead of searching for them."),
+        typer.Option(
+            metavar="A,B",
+            help="Judge these aspects instead of searching for them. An aspect that the text does "
+            "not mention is given as neutral, implicit.",
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each result as one line of JSON (FinalOutput).")
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Show gate, adoption and rules with numbers."),
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Also show what the override gate refused, why Stage 2 was adopted, and the "
+            "Moderator's rules, with their numbers.",
+        ),
     ] = False,
     config: options.Config = None,
     sets: options.Set = None,

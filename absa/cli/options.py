@@ -50,8 +50,8 @@ Demos = Annotated[
     typer.Option(
         "--demos",
         metavar="FILE",
-        help="For language models: show the 10 most similar labelled texts of this file as "
-        "examples (demos.k).",
+        help="For language models: use as examples the 10 texts of this labelled file that are "
+        "most similar to the analyzed one (another number: --set demos.k=N).",
     ),
 ]
 DEMOS = 10

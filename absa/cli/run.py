@@ -85,7 +85,10 @@ def run(
     ] = None,
     given_aspects: Annotated[
         bool,
-        typer.Option("--given-aspects", help="Judge the gold's aspects; search for none."),
+        typer.Option(
+            "--given-aspects",
+            help="Judge only the aspects of the gold; the data must have gold.",
+        ),
     ] = False,
     data_format: options.Format = None,
     columns: options.Column = None,

@@ -1,7 +1,7 @@
-"""The journal: one record per finished sample. All other files are made from it.
+"""The journal: one row per sample and seed, finished or failed, and the unreadable lines.
 
-A record is one row, written in one synced transaction. A killed run has the rows of its finished
-samples and nothing of the others.
+The run's own files are made from it. A row is written in one synced transaction. A killed run has
+the rows of its finished and failed samples and nothing of the others.
 """
 
 from __future__ import annotations
