@@ -86,7 +86,8 @@ class TextAnalyser:
 
     @cached_property
     def _demos(self) -> Demos:
-        return Demos(self._settings.demos, seed=self._settings.backend.seed)
+        backend = self._settings.backend
+        return Demos(self._settings.demos, seed=backend.seed, are_used=backend.kind != "offline")
 
     def analyze(self, text: str, **fields: Any) -> FinalOutput:
         """Analyze one text; `fields` are those of `graph_input`."""

@@ -124,6 +124,20 @@ def load_settings(
     return tree.validate()
 
 
+def unknown_key(dotted_key: str) -> str | None:
+    """The error of a dotted key that is not a setting, with the nearest key; None for a setting."""
+    key = tuple(dotted_key.split("."))
+    if key in ALIASES:
+        return None
+    for end in range(1, len(key) + 1):
+        section = _annotation(key[: end - 1])
+        if not _is_model(section):
+            return None
+        if key[end - 1] not in section.model_fields:
+            return f"unknown key '{dotted_key}' ({_hint(key[:end])})"
+    return None
+
+
 def parse_override(text: str) -> tuple[str, object]:
     """Read `key=value` from a command line; the value is YAML.
 

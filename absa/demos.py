@@ -28,8 +28,24 @@ class Demos:
     """Chooses examples for a text."""
 
     def __init__(
-        self, settings: DemoSettings, *, seed: int = 0, evaluated: Iterable[str] = ()
+        self,
+        settings: DemoSettings,
+        *,
+        seed: int = 0,
+        evaluated: Iterable[str] = (),
+        are_used: bool = True,
     ) -> None:
+        """Read the examples.
+
+        Args:
+            settings: Their number, file and selection.
+            seed: The seed of a random selection.
+            evaluated: The texts that must not be examples.
+            are_used: False for the offline analyzer, which needs no full number of examples.
+
+        Raises:
+            DataError: The file has too few examples.
+        """
         self._k = settings.k
         self._pick = settings.pick
         self._seed = seed
@@ -46,7 +62,7 @@ class Demos:
                 self.left_out += 1
                 continue
             self._pool.append(item)
-        if len(self._pool) < settings.k:
+        if are_used and len(self._pool) < settings.k:
             raise DataError(
                 settings.path,
                 f"has {len(self._pool)} usable examples ({self.left_out} are among the evaluated "

@@ -287,6 +287,8 @@ def test_sweep_values(text: str, values: list[Any]) -> None:
     [
         ("pipeline.debate.rounds=1:3:1", "needs new answers.*would have been another one"),
         ("pipeline.enable_debate=true,false", "shown what the debate said"),
+        ("pipeline.debate.ronds=1:3:1", "unknown key.*did you mean 'pipeline.debate.rounds'"),
+        ("min_totl=1:3:1", "unknown key.*did you mean 'pipeline.debate_override.min_total'"),
         ("pipeline.vote.n=1:9:1", "asked other questions"),
         ("backend.temperature=0:1:0.5", "another backend gives other answers"),
         ("pipeline.debate_override.min_total=2:1:0.1", "LO must not exceed HI"),

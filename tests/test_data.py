@@ -368,7 +368,9 @@ def one_aspect(**aspect: object) -> str:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ('{"text": "brok', "not valid JSON"),
+        ('{"text": "brok', "this is not valid JSON (unterminated string at column 10)."),
+        ('{"text": "a"} x', "this is not valid JSON (extra data at column 15)."),
+        ('{"text" "a"}', "(expecting ':' delimiter at column 9)"),
         ("[" * 100_000, "not valid JSON"),
         ('["a"]', "not a JSON object"),
         ('{"uid": "a"}', "text is missing"),

@@ -163,6 +163,15 @@ def test_analyze_takes_aspects(capsys: pytest.CaptureFixture[str]) -> None:
     assert [a.aspect_term for a in output.final_result.final_aspects] == ["음식", "서비스"]
 
 
+def test_samples_without_gold_aspects_get_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "bare.jsonl"
+    data.write_text('{"text": "The food is good."}\n', encoding="utf-8")
+    assert absa(["run", str(data), "--out", str(tmp_path / "run"), "--given-aspects"]) == 0
+    assert "note: 1 of 1 samples have no gold aspects" in capsys.readouterr().err
+
+
 def test_a_run_takes_the_terms_of_the_gold_and_never_their_polarity(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,14 @@ def test_demos_for_the_offline_analyzer_get_a_note(
 ) -> None:
     assert absa(["analyze", "The food is good.", "--demos", str(HOTELS)]) == 0
     assert "--demos has no effect" in capsys.readouterr().err
+    few = tmp_path / "few.jsonl"
+    few.write_text('{"text": "The tea is good.", "aspects": []}\n', encoding="utf-8")
+    assert absa(["analyze", "The food is good.", "--demos", str(few)]) == 0
+    (note,) = capsys.readouterr().err.splitlines()
+    assert "--demos has no effect" in note
+    out = str(tmp_path / "run")
+    assert absa(["run", str(few), "--out", out, "--demos", str(few)]) == 0
+    assert absa(["verify", out]) == 0
 
 
 @pytest.mark.parametrize(("trained", "warned"), [(0.4, True), (0.6, False)])

@@ -19,7 +19,7 @@ from langgraph.store.memory import InMemoryStore
 from absa.ablate.configurations import AblationError
 from absa.ablate.measuring import LABEL, METRICS, PRIMARY, Row, gold_aspects, row
 from absa.backends.replay import ReplayBackend
-from absa.config import parse_override
+from absa.config import parse_override, unknown_key
 from absa.graph import Decisions, DirectGraph, Graph
 from absa.inputs import graph_input
 from absa.metrics.quality import score_sample
@@ -75,7 +75,7 @@ def parse_sweep(text: str) -> tuple[str, list[object]]:
     """Parse `KEY=LO:HI:STEP` or `KEY=A,B,C` to a key and its values.
 
     Raises:
-        AblationError: The format is wrong, or the key needs new answers.
+        AblationError: The format is wrong, the key is unknown, or it needs new answers.
     """
     key, _, value_range = text.partition("=")
     key = key.strip()
@@ -104,12 +104,14 @@ def parse_sweep(text: str) -> tuple[str, list[object]]:
 
 
 def check_replayable(key: str) -> None:
-    """Reject a setting that changes prompts."""
+    """Reject an unknown key, and a setting that changes prompts."""
     if any(
         key == allowed or (allowed.endswith(".") and key.startswith(allowed))
         for allowed in REPLAYABLE
     ):
         return
+    if unknown := unknown_key(key):
+        raise AblationError(f"--sweep: {unknown}")
     why = next((reason for start, reason in _WHY_NOT.items() if key.startswith(start)), None)
     raise AblationError(
         f"--sweep {key}: needs new answers, which a replay does not have"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -228,7 +229,11 @@ def _require_gold(data: Path, limit: int | None) -> None:
     samples = (item for item in read_samples(data) if isinstance(item, Sample))
     labelled = (s for s in islice(samples, limit) if s.aspects and not s.incomplete_gold)
     if len(list(islice(labelled, 2))) < 2:
-        raise AblationError(f"{data}: fewer than two samples have gold aspects to score by")
+        raise AblationError(
+            f"{data}: fewer than two samples have gold aspects to score by. In JSONL they are the "
+            'field "aspects", a list of {"term": …, "polarity": …}; '
+            f"absa data {shlex.quote(str(data))} shows what was read"
+        )
 
 
 def _run_all(chosen: Sequence[Configuration], out: Path, make_plan: Callable[..., RunPlan]) -> bool:

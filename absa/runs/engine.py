@@ -188,6 +188,7 @@ class _Run:
         self._trust_notes: list[str] = []
         # Texts that the offline analyzer does not read, by language.
         self._unread_languages: Counter[str] = Counter()
+        self._without_gold = 0
         if plan.retry_failed:
             self._mark_outdated()
             self._ask_again = journal.forget_failures()
@@ -267,6 +268,7 @@ class _Run:
         for item in self._rows():
             if isinstance(item, Sample):
                 size += 1
+                self._without_gold += item.aspects is None
                 is_named_after_file |= item.uid.startswith(f"{stem}-")
                 if is_offline and (language := other_language(item.text, item.lang)):
                     self._unread_languages[language] += 1
@@ -382,7 +384,12 @@ class _Run:
             keys=keys,
             answers=answers,
             meter=meter,
-            demos=Demos(settings.demos, seed=seed, evaluated=(s.text for _, s in self._samples())),
+            demos=Demos(
+                settings.demos,
+                seed=seed,
+                evaluated=(s.text for _, s in self._samples()),
+                are_used=backend.kind != "offline",
+            ),
             control=self._control,
             extra_input=lambda sample: {
                 **self._memory_input(sample, seed),
@@ -485,6 +492,11 @@ class _Run:
         notes = [*self._trust_notes, *self._unreadable()]
         if self._unread_languages:
             notes.append(unread_note(self._unread_languages))
+        if self._plan.given_aspects and self._without_gold:
+            notes.append(
+                f"{self._without_gold} of {self._size} samples have no gold aspects, so "
+                "--given-aspects judges nothing in them"
+            )
         if self._data.has_grown:
             notes.append(
                 f"{self._plan.data} has grown during the run; the run covers only the rows that it "

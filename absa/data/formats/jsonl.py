@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import TypeGuard
@@ -46,11 +47,20 @@ def parse_object(text: str) -> dict[str, object]:
         row = parse_json(text)
     except ValueError as error:
         raise BadRowError(
-            f"this is not valid JSON ({error}).", "Write one whole JSON object per line."
+            f"this is not valid JSON ({_why(error)}).", "Write one whole JSON object per line."
         ) from error
     if not isinstance(row, dict):
         raise BadRowError("this is not a JSON object.", 'Write {"uid": …, "text": …} on the line.')
     return row
+
+
+def _why(error: ValueError) -> str:
+    """The reason with the column; the error's own line number counts within this one line."""
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error)
+    reason = error.msg.removesuffix(" starting at").removesuffix(" at")
+    place = f" at column {error.colno}" if error.doc else ""
+    return f"{reason[:1].lower()}{reason[1:]}{place}"
 
 
 def parse_aspects(items: object, notes: list[str]) -> list[RawAspect] | None:

@@ -496,8 +496,12 @@ class _Verification:
         if settings.demos.k and not self._texts:
             lines = (line for uid in outputs.uids for line in outputs.of(uid))
             texts = [str(line.record.get("text")) for line in lines]
+        are_used = settings.backend.kind != "offline"
         try:
-            return {seed: Demos(settings.demos, seed=seed, evaluated=texts) for seed in self._seeds}
+            return {
+                seed: Demos(settings.demos, seed=seed, evaluated=texts, are_used=are_used)
+                for seed in self._seeds
+            }
         except (DataError, InputError, OSError) as error:
             self._warnings.append(
                 f"NOT REPLAYED: the demos of the prompts are not available: {error}"
