@@ -1185,7 +1185,7 @@ def test_prune_keeps_the_latest_and_an_index_that_finds_them(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert absa(["memory", "prune", str(folder), "--keep", "2"]) == 0
-    assert capsys.readouterr().out == "1 episodes forgotten, the latest 2 kept\n"
+    assert capsys.readouterr().out == "1 episodes deleted, the latest 2 kept\n"
     now = Signature(lang="ko", structures=("negation",), aspects=1, length="short")
     with open_folder(folder) as store:
         assert {e.sample for e in stored(store)} == {"b", "c"}

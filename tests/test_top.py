@@ -115,7 +115,8 @@ def test_directory_without_a_run_is_said(
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     assert command(["top", str(tmp_path / what)]) == 2
-    assert "not a run directory" in capsys.readouterr().err
+    problem = "no such directory" if what == "missing" else "not a run directory"
+    assert problem in capsys.readouterr().err
 
 
 def test_run_that_is_reading_its_data_is_starting_and_one_killed_then_is_stopped(

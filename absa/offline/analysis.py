@@ -234,6 +234,9 @@ def _learned(
     ):
         if helped and view.domain not in decision.domains:
             each = replace(each, said=polarity_rules.blend_with_rules(each.said, clause))
+        elif polarity_rules.rests_on_own_words(view, clause):
+            said = polarity_rules.blend_with_rules(each.said, clause, polarity_rules.OWN_WORDS)
+            each = replace(each, said=said)
         word, likely = decision.polarity(each)
         sure = decision.confidence(each, word, likely)
         if each.judgement is not None and each.judgement.rules is not None:

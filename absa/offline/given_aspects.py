@@ -36,6 +36,9 @@ def judge(view: View, models: LanguageModels, terms: Sequence[str]) -> list[Find
             clause = nearest = by_rules(view, aspect, judgement)
         elif view.encoded is None and view.domain not in models.decision.domains:
             probabilities = polarity_rules.blend_with_rules(probabilities, clause)
+        elif polarity_rules.rests_on_own_words(view, clause):
+            weight = polarity_rules.OWN_WORDS
+            probabilities = polarity_rules.blend_with_rules(probabilities, clause, weight)
         likely = max(probabilities)
         word, sure = LABELS[probabilities.index(likely)], round(likely, 3)
         reading = polarity_rules.learned(view, aspect, word, likely, sure, (nearest, clause))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,8 @@ class Lexicon:
     intensifiers: Mapping[str, float]
     irony: tuple[str, ...]
     synonyms: tuple[frozenset[str], ...]
+    #: The opinion words and phrases that a user's own lexicon adds or changes.
+    own: frozenset[str] = frozenset()
 
 
 def _phrases(raw: Mapping[str, float]) -> dict[str, tuple[Phrase, ...]]:
@@ -78,5 +80,14 @@ def lexicon(lang: str) -> Lexicon:
 
 @lru_cache(maxsize=16)
 def _lexicon(lang: str, files: OwnFiles) -> Lexicon:
+    name = f"lexicons/{lang}.json"
     with using(files):
-        return parse(read_json(f"lexicons/{lang}.json"))
+        raw = read_json(name)
+    with using(OwnFiles()):
+        shipped = read_json(name)
+    own = _scores(raw).items() - _scores(shipped).items()
+    return replace(parse(raw), own=frozenset(word for word, _ in own))
+
+
+def _scores(raw: Mapping[str, Any]) -> dict[str, float]:
+    return {**raw["opinions"], **raw["phrases"]}

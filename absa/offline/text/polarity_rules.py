@@ -34,6 +34,8 @@ _BEYOND = 0.45
 _NOTHING_SAID = 0.8
 #: What a full score of the rules adds to a learned log-probability.
 _BACKING = 1.5
+#: The same for words of the user's own lexicon, which no model has learned.
+OWN_WORDS = 3.0
 #: A letter of a word; the single consonants and vowels of ㅋㅋ are none.
 _WORDS = re.compile(r"[^\W\d_ㄱ-ㅣ]")
 _CLAUSE = attrgetter("clause")
@@ -243,9 +245,20 @@ def read_by_rules(view: View, found: Sequence[Aspect]) -> list[tuple[Reading, Re
     )
 
 
-def blend_with_rules(said: Probabilities, ruled: Reading) -> Probabilities:
+def rests_on_own_words(view: View, ruled: Reading) -> bool:
+    """Whether the rules' reading has a word that the user's own lexicon adds or changes."""
+    own = lexicon(view.lang).own
+    return bool(own) and any(
+        " ".join(token.lemma for token in view.tokens[opinion.first : opinion.last]) in own
+        for opinion in ruled.support
+    )
+
+
+def blend_with_rules(
+    said: Probabilities, ruled: Reading, weight: float = _BACKING
+) -> Probabilities:
     """Learned probabilities with the weight of the rules' reading added to them."""
-    push = _BACKING * max(-1.0, min(1.0, ruled.score))
+    push = weight * max(-1.0, min(1.0, ruled.score))
     positive, negative = said[0] * math.exp(push), said[1] * math.exp(-push)
     total = positive + negative + said[2]
     return positive / total, negative / total, said[2] / total
