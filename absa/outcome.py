@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from absa import show
 from absa.nodes.language import Language, language
+from absa.nodes.moderator import BECOMES
 from absa.nodes.polarity import exact, label_of
 from absa.nodes.review_context import JUDGE, Mentions
 from absa.schemas.records import AspectRecord, Correction, GateRecord, StageResult
@@ -59,8 +60,9 @@ def label_reason(output: FinalOutput) -> str:
         for rule, sentence in rule_sentences(decision.rationale).items()
         if rule != "RuleA" and not sentence.startswith("the label stays")
     }
-    # The last rule in the list set the label.
-    return show.printable(next(reversed(sentences.values()), "Stage 1's label")).rstrip(".")
+    # The last rule in the list set the label, which is shown already.
+    sentence = next(reversed(sentences.values()), "Stage 1's label").partition(BECOMES)[0]
+    return show.printable(sentence).rstrip(".")
 
 
 def _after(entry: Any) -> dict[str, Any]:

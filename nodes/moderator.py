@@ -41,6 +41,8 @@ DROP_GUARD = 0.2
 SPAN_IOU = 0.8
 CONFIDENCE_TIE = 0.1
 RULE_E_CEILING = 0.55
+# Between the reason of a rule and its effect.
+BECOMES = ", so the label becomes"
 _CRITICAL_TOPICS = ("NEGATION", "IRONY", "CONTRAST")
 _KEYWORDS = (
     ("mixed", ("혼합", "mixed", "엇갈", "양면")),
@@ -155,7 +157,8 @@ def _rule_m(c: LabelState, i: Inputs) -> None:
     if i.stage2_ate is not None and i.stage1_ate.label != i.stage2_ate.label:
         confidence = max(i.stage1_ate.confidence, i.stage2_ate.confidence)
         stages = f"Stage 1 is {i.stage1_ate.label}, Stage 2 is {i.stage2_ate.label}"
-        c.act("RuleM", f"the stages disagree: {stages}.", "mixed", confidence)
+        sentence = f"the stages disagree: {stages}{BECOMES} mixed ({confidence:.2f})."
+        c.act("RuleM", sentence, "mixed", confidence)
 
 
 def _rule_c(c: LabelState, i: Inputs) -> None:
@@ -170,7 +173,8 @@ def _rule_c(c: LabelState, i: Inputs) -> None:
             sentence = f"veto by the Validator, from {c.label} to {v.suggested_label}: {risks}."
         else:
             surer = f"at least as sure as {c.label} ({c.confidence:.2f})"
-            sentence = f"the Validator says {v.suggested_label} ({v.confidence:.2f}), {surer}."
+            says = f"the Validator says {v.suggested_label} ({v.confidence:.2f}), {surer}"
+            sentence = f"{says}{BECOMES} {v.suggested_label} ({confidence:.2f})."
         c.act("RuleC", sentence, v.suggested_label, confidence)
         c.validator_override = True
 

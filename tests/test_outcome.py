@@ -65,6 +65,10 @@ def test_only_a_critical_risk_that_changes_the_label_is_called_a_veto():
     assert outcome.label_reason(surer) == (
         "the Validator says positive (0.99), at least as sure as negative (0.70)"
     )
+    assert (
+        "at least as sure as negative (0.70), so the label becomes positive (0.99)."
+        in surer.final_result.rationale
+    )
     agrees = decided(SOUP, validator_review=critical)
     assert outcome.label_reason(agrees) == "the only aspect is positive"
     assert agrees.final_result.rationale == "RuleC: the Validator agrees with positive (0.10)."
