@@ -1,7 +1,8 @@
 """Numpy's matrix products in one thread.
 
 The networks' products are small. Shared between threads, each takes less time than the threads need
-to meet, and they spin while they wait: on a busy machine a long text takes four times as long.
+to meet, and they spin while they wait: on two cores the Korean debate reads 39 texts a second with
+them and 98 without, and on a busy machine a long text takes four times as long.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ Nothing changes after loading, so one encoder may serve many threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,8 +29,6 @@ Array = npt.NDArray[np.float32]
 REACH, CLAUSES, HEADS, CONVOLUTIONS, BLOCKS = 12, 3, 4, 2, 2
 #: Longer texts are read in pieces of so many morphemes.
 PIECE = 120
-#: For a text of no more morphemes, setting BLAS to one thread costs more than it saves.
-_SENTENCE = 60
 _EPSILON = 1e-5
 #: The tables of bytes, each with a scale for its columns.
 TABLES = ("vectors", "own", "grams")
@@ -79,7 +76,7 @@ class MorphemeEncoder:
         if not view.tokens:
             return view
         inputs = inputs_of(view)
-        with one_thread() if len(view.tokens) > _SENTENCE else nullcontext():
+        with one_thread():
             read = [self._read(piece) for piece in watched_closely(_pieces(inputs))]
         sizes = [len(tags) for tags, *_ in read]
         labels = np.average([label for *_, label, _ in read], axis=0, weights=sizes)

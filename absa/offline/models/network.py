@@ -13,7 +13,6 @@ A word's own part is computed once and kept. Nothing else changes after loading.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -36,8 +35,6 @@ REACHES = ((-2, -1, 0, 1, 2), (-1, 0, 1), (-2, 0, 2))
 #: How far a token's labels depend on others, and how many tokens are read at a time.
 _SIGHT = sum(max(reach) for reach in REACHES)
 _PIECE = 2_000
-#: For a text of no more tokens than this, setting BLAS to one thread costs more than it saves.
-_SENTENCE = 100
 #: Weights beside the table of names, as they are called in a file.
 WEIGHTS = (
     *("vector", "bias"),
@@ -92,7 +89,7 @@ class Network:
         words = [_word(self, token.form, token.lemma, token.tag) for token, _ in tokens]
         places = [_place(self, names) for _, names in tokens]
         entered = np.stack(words, axis=1) + np.stack(places, axis=1)
-        with one_thread() if len(tokens) > _SENTENCE else nullcontext():
+        with one_thread():
             mean: Array = softmax(scores(self.weights, entered)).mean(axis=0)
         return mean
 
