@@ -265,6 +265,15 @@ def test_intervals_of_equal_cost_do_not_cover_each_other(width: int) -> None:
     assert 0 < places[0] and places[-1] < width
 
 
+@pytest.mark.parametrize("width", [340, 860])
+def test_a_point_stands_where_its_cost_is(width: int) -> None:
+    costs = [0, 1, 2.1, 3, 10]
+    points = [CostPoint(str(cost), cost, 60 + cost, 50, 70, False) for cost in costs]
+    figure = ElementTree.fromstring(standalone(cost_plot(points, width, "calls", "score")))
+    places = [float(circle.attrib["cx"]) for circle in figure.iter(f"{SVG}circle")]
+    assert places == sorted(places)
+
+
 def test_the_command_tells_a_study_from_a_run(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

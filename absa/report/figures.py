@@ -108,6 +108,10 @@ def intervals(
     return _svg(width, bottom + 46, parts, f"{axis}: {spoken}")
 
 
+#: Costs whose places differ by fewer pixels are drawn as equal.
+_EQUAL_COST = 6
+
+
 def cost_plot(
     points: Sequence[CostPoint], width: int, axis: str, title: str, *, has_names: bool = False
 ) -> Markup:
@@ -140,16 +144,20 @@ def cost_plot(
         path = f"M{_n(x(front[0].cost))} {_n(y(front[0].value))}"
         path += "".join(f" H{_n(x(p.cost))} V{_n(y(p.value))}" for p in front[1:])
         parts.append(el("path", class_="front", d=f"{path} H{_n(width - right)}"))
-    taken: list[tuple[float, float, float]] = []
+    taken: list[tuple[float, float, float, float]] = []
     for number, point in enumerate(points, 1):
-        at = x(point.cost)
+        at = cost = x(point.cost)
         upper = min(y(point.high), y(point.value) - 12)
         lower = max(y(point.low), y(point.value) + 12)
-        # Intervals of equal cost that overlap are drawn side by side, towards the middle.
+        # Intervals of (nearly) equal cost that overlap are drawn side by side, towards the middle.
+        # All others stand where their cost is.
         step = 24 if at < width / 2 else -24
-        while any(abs(at - n) < 22 and upper < end and start < lower for n, start, end in taken):
+        while any(
+            abs(at - n) < 22 and abs(cost - c) < _EQUAL_COST and upper < end and start < lower
+            for n, c, start, end in taken
+        ):
             at += step
-        taken.append((at, upper, lower))
+        taken.append((at, cost, upper, lower))
         tone = "good" if point.is_on_front else ""
         middle = y(point.value)
         parts.append(_line(f"whisker {tone}", at, y(point.low), at, y(point.high)))
