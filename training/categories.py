@@ -174,8 +174,8 @@ def softmax(scores: Array) -> Array:
 
 def sparse(cues: model.Cues, columns: Mapping[str, int]) -> Sparse:
     """The cues that have a column."""
-    known = [(columns[name], value) for name, value in cues.items() if name in columns]
-    numbers, values = zip(*known, strict=True) if known else ((), ())
+    features = [(columns[name], value) for name, value in cues.items() if name in columns]
+    numbers, values = zip(*features, strict=True) if features else ((), ())
     return np.array(numbers, np.int64), np.array(values, np.float32)
 
 
@@ -267,7 +267,7 @@ class Guess:
 
 def guesses(made: model.CategoryModel, examples: Sequence[Example]) -> list[Guess]:
     """What a model that may report everything says of texts."""
-    found = []
+    guesses = []
     for one in examples:
         part = made.domains[one.domain]
         allowed = {spelling(name): name for name in part.unnamed_names}
@@ -276,8 +276,8 @@ def guesses(made: model.CategoryModel, examples: Sequence[Example]) -> list[Gues
             continue
         polarity = LABELS[mood.index(max(mood))]
         for name, probability in model.unnamed_judgements(part, one.analysis, allowed):
-            found.append(Guess(one.domain, probability, (name, polarity) in one.unnamed))
-    return found
+            guesses.append(Guess(one.domain, probability, (name, polarity) in one.unnamed))
+    return guesses
 
 
 def f1_of_unnamed(reported: Sequence[Guess], gold: int) -> float:

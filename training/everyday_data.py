@@ -21,11 +21,11 @@ def rows(lang: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-#: The first so many sentences. Later ones are by other writers: models that were trained without
+#: The number of first sentences. Later ones are by other writers: models that were trained without
 #: them read them, and readers and decisions are fitted to what those say.
 EARLIER = {"ko": 2610}
 
-#: One text of so many is kept to calibrate with.
+#: One text in this number is kept to calibrate with.
 CALIBRATION = 7
 
 

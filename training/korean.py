@@ -374,7 +374,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("earlier", type=Path, help="folder for models without the later sentences")
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
-    parser.add_argument("--every", type=int, default=2, help="take one of so many film reviews")
+    parser.add_argument("--every", type=int, default=2, help="take one film review in N")
     options = parser.parse_args()
     own = everyday()
     early = everyday_data.EARLIER["ko"]

@@ -212,13 +212,15 @@ def with_aspects(
         if not aspect.get("term") or aspect["polarity"] not in POLARITIES:
             continue
         inside = _tokens(view, aspect["from"], aspect["to"])
-        told: tuple[int, ...] = ()
+        evidence_tokens: tuple[int, ...] = ()
         evidence = aspect.get("evidence")
         if evidence and evidence != view.text and (at := view.text.find(evidence)) >= 0:
-            told = tuple(i for i in _tokens(view, at, at + len(evidence)) if i not in inside)
+            evidence_tokens = tuple(
+                i for i in _tokens(view, at, at + len(evidence)) if i not in inside
+            )
         if inside:
             polarity = POLARITIES.index(aspect["polarity"])
-            spans.append((inside[0], inside[-1] + 1, polarity, 1.0, told))
+            spans.append((inside[0], inside[-1] + 1, polarity, 1.0, evidence_tokens))
     gold = [
         GoldAspect(**{name: a[name] for name in ("from", "to", "term", "polarity")})
         for a in aspects
@@ -247,7 +249,8 @@ def joined(one: Example, other: Example, joint: Example | None) -> Example:
     if one.tags is not None and other.tags is not None:
         tags = [*one.tags, *[0] * (by - sizes[0]), *other.tags]
     moved = [
-        (a + by, b + by, p, w, tuple(t + by for t in told)) for a, b, p, w, told in other.spans
+        (a + by, b + by, p, w, tuple(t + by for t in evidence_tokens))
+        for a, b, p, w, evidence_tokens in other.spans
     ]
     unnamed = None
     if one.unnamed and other.unnamed:
@@ -339,10 +342,12 @@ def loss_of(model: Encoder, texts: Sequence[Example], drop: float) -> Any:
         w = torch.tensor([s[4] for s in spans]) * weights[[s[0] for s in spans]]
         total = total + (F.cross_entropy(read, wanted, reduction="none") * w).sum() / norm
         looks = [
-            -torch.log(share[r, 0, a + 1 : b + 1][:, [t + 1 for t in told]].sum(1).mean() + 1e-4)
+            -torch.log(
+                share[r, 0, a + 1 : b + 1][:, [t + 1 for t in evidence_tokens]].sum(1).mean() + 1e-4
+            )
             * weights[r]
-            for r, a, b, _, _, told in spans
-            if told
+            for r, a, b, _, _, evidence_tokens in spans
+            if evidence_tokens
         ]
         if looks:
             total = total + _TOLD * torch.stack(looks).sum() / norm
@@ -435,7 +440,7 @@ def subjects(view: View) -> Iterator[tuple[int, int]]:
             yield first, i + 1
 
 
-#: Of the vectors of Kiwi so many components are taken.
+#: The number of components taken of Kiwi's vectors.
 _COMPONENTS = 96
 #: How often a word must occur in the data sets, and in everyday sentences, to have a row.
 _SEEN, _SEEN_EVERYDAY = 3, 2
@@ -654,7 +659,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("earlier", type=Path, help="folder for the one to fit readers with")
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
-    parser.add_argument("--every", type=int, default=1, help="take one of so many film reviews")
+    parser.add_argument("--every", type=int, default=1, help="take one film review in N")
     options = parser.parse_args()
     torch.set_num_threads(1)
     texts, first = texts_of(options.data, options.every)

@@ -93,7 +93,7 @@ def fit_decision(data: Path, lang: str, folder: Path) -> list[str]:
     unnamed = domains_of(texts_of(data, "dev", UNNAMED[lang]))
     domains = named | ({OTHER} if lang in EVERYDAY else set())
     # What does not depend on the encoder is computed once for Stage 1 and for the debate.
-    known = [(sample, replace(view, memo={})) for sample, view in texts if view.domain]
+    with_domain = [(sample, replace(view, memo={})) for sample, view in texts if view.domain]
     # Everyday sentences say how to decide where the domain is another one, or is not named.
     free = [
         (sample, replace(view, domain=None, memo={}))
@@ -109,9 +109,12 @@ def fit_decision(data: Path, lang: str, folder: Path) -> list[str]:
         ]
         return decision.fit(judged, domains, named - unnamed, worth=worth, mentioned=mentioned)
 
-    made = {loading.decision_file(folder, lang): (known, free)}
+    made = {loading.decision_file(folder, lang): (with_domain, free)}
     if any(view.encoded for _, view in texts):
-        made[loading.stage1_file(folder, lang)] = (without_encoder(known), without_encoder(free))
+        made[loading.stage1_file(folder, lang)] = (
+            without_encoder(with_domain),
+            without_encoder(free),
+        )
     for path, (inside, outside) in made.items():
         replace(fitted(inside), elsewhere=fitted(outside) if outside else None).save(path)
     return [path.name for path in made]

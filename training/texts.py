@@ -64,7 +64,7 @@ def domains_of(texts: Texts) -> set[str]:
     return {sample.domain for sample, _ in texts if sample.domain}
 
 
-#: One film review of so many is kept from the Korean encoder, for the reader of labels.
+#: One film review in this number is kept from the Korean encoder, for the reader of labels.
 _KEPT = 14
 
 

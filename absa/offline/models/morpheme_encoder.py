@@ -27,7 +27,7 @@ from absa.offline.text.annotations import Encoded, View
 Array = npt.NDArray[np.float32]
 #: How far apart two morphemes, or their clauses, make a difference; heads; layers of each kind.
 REACH, CLAUSES, HEADS, CONVOLUTIONS, BLOCKS = 12, 3, 4, 2, 2
-#: Longer texts are read in pieces of so many morphemes.
+#: Longer texts are read in pieces of this number of morphemes.
 PIECE = 120
 _EPSILON = 1e-5
 #: The tables of bytes, each with a scale for its columns.

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from absa.offline.text.annotations import ADDITIVE, CONTRAST, SENTENCE, Token, View
 
-#: Pieces of syllables are hashed to so many numbers; 0 stands for nothing.
+#: The number of buckets that pieces of syllables are hashed to; 0 stands for nothing.
 BUCKETS = 16_384
-#: A morpheme has at most so many pieces.
+#: The largest number of pieces of a morpheme.
 GRAMS = 7
 #: The domains that data sets name; any other one is 0.
 DOMAINS = ("", "food", "hotel", "laptop", "restaurant")

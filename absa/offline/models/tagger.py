@@ -98,7 +98,7 @@ class Tagger:
     def _candidates(self, view: View) -> list[Candidate]:
         return spans(*self._marginals(view))
 
-    def told(self, view: View, rows: Rows) -> Rows:
+    def with_hints(self, view: View, rows: Rows) -> Rows:
         """The features of a text with what this tagger says of each token added to them."""
         judged, begins, inside = self._marginals(view)
         likely = [f"{_step(b)}{_step(i)}" for b, i in zip(begins, inside, strict=True)]
@@ -128,7 +128,7 @@ class Tagger:
         """For each token the probabilities of LABELS without the encoder."""
         rows = features(view)
         if self._base is not None:
-            rows = self._base.told(view, rows)
+            rows = self._base.with_hints(view, rows)
         shares = self._crf_shares(rows)
         if self._network is not None:
             shares = _SHARE * shares + (1 - _SHARE) * self._network.probabilities(view)

@@ -122,7 +122,7 @@ def _train_language(
     cases: Sequence[Case], lang: str, base: LanguageModels, folder: Path, tell: Tell
 ) -> None:
     rows = [
-        base.tagger.told(case.view, features(case.view)) if case.view.tokens else []
+        base.tagger.with_hints(case.view, features(case.view)) if case.view.tokens else []
         for case in cases
     ]
     wanted = [tagger.labels(case.view, case.sample.aspects or ()) for case in cases]
