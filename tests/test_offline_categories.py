@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from absa.nodes.categories import shipped, spelling
@@ -11,11 +14,14 @@ from absa.offline import OfflineAnalyst
 from absa.offline.analysis import Analyser
 from absa.offline.models.categories import (
     CategoryModel,
+    DomainCategories,
     aspect_cues,
     judged_cues,
     text_cues,
 )
 from absa.offline.models.categories import shipped as shipped_model
+from absa.offline.models.encoder import category_scores
+from absa.offline.text.annotations import CategoryScores, Encoded
 from absa.schemas.errors import InputError
 
 FOOD = "The waiter was rude but the soup was delicious."
@@ -77,6 +83,63 @@ def test_the_models_of_a_domain_give_probabilities() -> None:
     best = part.of_aspect(aspect_cues(analysis, 4, 16), allowed)
     assert best is not None
     assert best[0].startswith("BATTERY#") and 0.2 < best[1] < 1.0
+
+
+def scores_for(part: DomainCategories, domain: str, best: str) -> CategoryScores:
+    """What an encoder says that is sure of one category."""
+    scores = np.array([9.0 * (name == best) for name in part.names], np.float32)
+    return CategoryScores(tuple((domain, name) for name in part.names), {(4, 16): scores}, scores)
+
+
+def test_an_encoder_counts_as_much_as_the_model_says() -> None:
+    analysis = Analyser()("The battery life is short.", "en", "laptop")
+    part = replace(shipped_model("en").domains["laptop"], encoder=(0.9, 0.9))
+    cues, words = aspect_cues(analysis, 4, 16), text_cues(analysis.tokens)
+    said = scores_for(part, "laptop", "DISPLAY#PRICE")
+    allowed = {spelling(name): name for name in part.names}
+    best = part.of_aspect(cues, allowed, (4, 16), said)
+    assert best is not None and best[0] == "DISPLAY#PRICE" and best[1] > 0.8
+    assert sum(part.aspect_shares(cues, (4, 16), said)) == pytest.approx(1)
+    alone = part.of_aspect(cues, allowed)
+    assert alone is not None and alone[0] != "DISPLAY#PRICE"
+    # No weight, no such place, and another domain leave the linear model alone.
+    unweighted = replace(part, encoder=(0.0, 0.0))
+    assert unweighted.of_aspect(cues, allowed, (4, 16), said) == alone
+    assert part.of_aspect(cues, allowed, (0, 3), said) == alone
+    elsewhere = scores_for(part, "hotel", "DISPLAY#PRICE")
+    assert part.of_aspect(cues, allowed, (4, 16), elsewhere) == alone
+    of_text = part.text_shares(words, replace(said, text=said.text[::-1]))
+    assert not np.allclose(of_text, part.text_shares(words, None))
+
+
+def test_the_share_of_the_encoder_is_kept_in_the_file(tmp_path: Path) -> None:
+    part = replace(shipped_model("en").domains["food"], encoder=(0.25, 0.5))
+    path = tmp_path / "categories_en.npz"
+    CategoryModel({"food": part}).save(path)
+    read = CategoryModel.read(path.read_bytes(), path).domains["food"]
+    assert (read.domain, read.encoder) == ("food", (0.25, 0.5))
+    arrays = dict(np.load(path))
+    del arrays["food.encoder"]
+    np.savez(path, **arrays)
+    assert CategoryModel.read(path.read_bytes(), path).domains["food"].encoder == (0.0, 0.0)
+
+
+def test_an_encoder_without_categories_says_nothing_of_them() -> None:
+    encoded = Encoded(
+        (0,), (0, 1), np.ones((1, 5), np.float32), np.ones((1, 3), np.float32), (1, 0, 0, 0), ()
+    )
+    assert category_scores(encoded, [(0, 3)]) is None
+    assert category_scores(None, [(0, 3)]) is None
+    rows = np.array([[1, 0], [3, 2]], np.float32)
+    knows = replace(
+        encoded,
+        pieces=(0, 2),
+        category_names=(("food", "taste"), ("food", "price")),
+        categories=rows,
+        text_categories=rows[0],
+    )
+    said = category_scores(knows, [(0, 3)])
+    assert said is not None and said.aspects[0, 3].tolist() == [2, 1]
 
 
 def test_a_damaged_model_is_refused(tmp_path: Any) -> None:

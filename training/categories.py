@@ -9,7 +9,8 @@ category of an unnamed judgement: multinomial logistic regressions by stochastic
 A step for ``LAPTOP#PRICE`` also moves the categories of one entity (``LAPTOP``) and those of one
 attribute (``price``) in all domains, so that rare categories learn from others. Whether a text
 judges something unnamed: a logistic regression. The threshold is the one with the best F1 of
-unnamed judgements, predicted for texts that were left out.
+unnamed judgements, predicted for texts that were left out. How much the encoder counts beside them
+is fitted to texts that it has not read (`left_out`).
 It prints how good the models are on texts of train that were left out.
 """
 
@@ -19,7 +20,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,13 @@ from sklearn.linear_model import LogisticRegression
 from absa.nodes.categories import spelling
 from absa.offline.analysis import Analyser
 from absa.offline.models import categories as model
+from absa.offline.models.encoder import category_scores
 from absa.offline.models.folder import record
 from absa.offline.models.hashing import Table, key_of
+from absa.offline.models.loading import Models
 from absa.offline.models.polarity_model import LABELS
-from absa.offline.text.annotations import Analysis
+from absa.offline.text.annotations import Analysis, CategoryScores
+from absa.offline.text.views import view_of
 from absa.schemas.json_text import parse_json
 
 LANGUAGES = ("en", "ko")
@@ -50,10 +54,19 @@ ASPECTS, UNNAMED = (16, 2.0), (8, 1.0)
 FOLDS = 4
 TINY = 0.02
 STEPS = (0.1, 0.4, 0.02)
+#: How much the encoder may count.
+WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
+#: One text in this number the encoders do not read: it shows how much they count.
+LEFT_OUT = 10
 Row = dict[str, Any]
 Array = npt.NDArray[np.float32]
 #: Numbers and values of the cues of a case.
 Sparse = tuple[npt.NDArray[np.int64], Array]
+
+
+def left_out(number: int) -> bool:
+    """Whether the encoders do not learn from the text of this number in a file of M-ABSA."""
+    return number % LEFT_OUT == 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,10 @@ class Example:
     domain: str
     named: Mapping[tuple[int, int], frozenset[str]]
     unnamed: frozenset[tuple[str, str]]
+    #: What the encoder says of the annotated aspects and of the text.
+    encoder: CategoryScores | None = None
+    #: Whether the encoder has not read it.
+    is_new: bool = False
 
     @property
     def unnamed_categories(self) -> frozenset[str]:
@@ -80,18 +97,22 @@ class Case:
     categories: frozenset[str]
 
 
-def example(row: Row, analyser: Analyser) -> Example:
-    """A row of the data."""
+def example(row: Row, number: int, models: Models) -> Example:
+    """A row of the data with its number in the file."""
     aspects = [a for a in row["aspects"] if spelling(a["category"]) not in SLIPS]
     named: dict[tuple[int, int], set[str]] = {}
     for aspect in aspects:
         if aspect["term"] is not None:
             named.setdefault((aspect["from"], aspect["to"]), set()).add(aspect["category"])
+    text, lang, domain = row["text"], row["lang"], row["domain"]
+    encoded = models.of(lang).read(view_of(text, lang, domain)).encoded
     return Example(
-        analyser(row["text"], row["lang"], row["domain"]),
-        row["domain"],
+        Analyser(models)(text, lang, domain),
+        domain,
         {span: frozenset(categories) for span, categories in named.items()},
         frozenset((a["category"], a["polarity"]) for a in aspects if a["term"] is None),
+        category_scores(encoded, named),
+        left_out(number),
     )
 
 
@@ -220,8 +241,10 @@ class Judged:
         return table(self.columns, self.weights[domain])
 
 
-def fit(examples: Sequence[Example], threshold: float) -> model.CategoryModel:
-    """The models of all domains."""
+def fit(
+    examples: Sequence[Example], threshold: float, encoder: tuple[float, float] = (0.0, 0.0)
+) -> model.CategoryModel:
+    """The models of all domains; `encoder` is how much the encoder counts."""
     aspects = [case for one in examples for case in aspect_cases(one)]
     unnamed = [case for one in examples for case in unnamed_cases(one)]
     of_aspects = Softmax(aspects).fit(aspects, *ASPECTS)
@@ -236,6 +259,8 @@ def fit(examples: Sequence[Example], threshold: float) -> model.CategoryModel:
                 of_texts.table(domain),
                 judged.table(domain),
                 threshold,
+                domain,
+                encoder,
             )
             for domain in of_aspects.domains
         }
@@ -263,6 +288,45 @@ class Guess:
     domain: str
     probability: float
     is_right: bool
+
+
+def likelihood(
+    made: model.CategoryModel, examples: Sequence[Example]
+) -> tuple[list[float], list[float]]:
+    """How likely the annotated categories are: of named aspects, and of unnamed judgements."""
+    named, unnamed = [], []
+    for one in examples:
+        part = made.domains[one.domain]
+        for span, categories in one.named.items():
+            cues = model.aspect_cues(one.analysis, *span)
+            shares = part.aspect_shares(cues, span, one.encoder)
+            named.append(_share_of(categories, part.names, shares))
+        if one.unnamed:
+            shares = part.text_shares(model.text_cues(one.analysis.tokens), one.encoder)
+            unnamed.append(_share_of(one.unnamed_categories, part.unnamed_names, shares))
+    return named, unnamed
+
+
+def _share_of(categories: frozenset[str], names: Sequence[str], shares: Array) -> float:
+    return float(sum(p for name, p in zip(names, shares, strict=True) if name in categories))
+
+
+def encoder_weights(examples: Sequence[Example]) -> tuple[tuple[float, float], dict[str, Any]]:
+    """How much the encoder counts: what makes the categories of texts new to both likeliest."""
+    new = [one for one in examples if one.is_new]
+    if not any(one.encoder for one in new):
+        return (0.0, 0.0), {}
+    made = fit([one for one in examples if not one.is_new], 0.0)
+    said = {}
+    for weight in WEIGHTS:
+        weighed = model.CategoryModel(
+            {name: replace(part, encoder=(weight, weight)) for name, part in made.domains.items()}
+        )
+        said[weight] = [
+            float(np.mean(np.log(np.array(shares) + 1e-4))) for shares in likelihood(weighed, new)
+        ] + [accuracy(weighed, new)["all"]]
+    named, unnamed = (max(said, key=lambda w: said[w][kind]) for kind in (0, 1))
+    return (named, unnamed), {str(weight): values for weight, values in said.items()}
 
 
 def guesses(made: model.CategoryModel, examples: Sequence[Example]) -> list[Guess]:
@@ -293,18 +357,21 @@ def accuracy(made: model.CategoryModel, examples: Sequence[Example]) -> dict[str
         part = made.domains[one.domain]
         allowed = {spelling(name): name for name in part.names}
         for span, categories in one.named.items():
-            best = part.of_aspect(model.aspect_cues(one.analysis, *span), allowed)
+            cues = model.aspect_cues(one.analysis, *span)
+            best = part.of_aspect(cues, allowed, span, one.encoder)
             for each in (one.domain, "all"):
                 right.setdefault(each, []).append(best is not None and best[0] in categories)
     return {name: round(100 * float(np.mean(flags)), 1) for name, flags in sorted(right.items())}
 
 
-def cross_validated(examples: Sequence[Example]) -> tuple[float, dict[str, Any]]:
+def cross_validated(
+    examples: Sequence[Example], encoder: tuple[float, float]
+) -> tuple[float, dict[str, Any]]:
     """The threshold, and how good the models are on texts left out."""
     left_out: list[Guess] = []
     accuracies = []
     for fold in range(FOLDS):
-        made = fit([one for i, one in enumerate(examples) if i % FOLDS != fold], 0.0)
+        made = fit([one for i, one in enumerate(examples) if i % FOLDS != fold], 0.0, encoder)
         rest = [one for i, one in enumerate(examples) if i % FOLDS == fold]
         left_out += guesses(made, rest)
         accuracies.append(accuracy(made, rest))
@@ -327,9 +394,13 @@ def cross_validated(examples: Sequence[Example]) -> tuple[float, dict[str, Any]]
 
 def examples_of(path: Path) -> list[Example]:
     """The analyzed texts of a file."""
-    analyser = Analyser()
+    models = Models()
     rows = map(parse_json, path.read_text(encoding="utf-8").splitlines())
-    return [example(row, analyser) for row in rows if not row.get("dropped_aspects")]
+    return [
+        example(row, number, models)
+        for number, row in enumerate(rows)
+        if not row.get("dropped_aspects")
+    ]
 
 
 def main() -> None:
@@ -341,10 +412,12 @@ def main() -> None:
     options = parser.parse_args()
     for lang in options.lang or LANGUAGES:
         examples = examples_of(options.data / "train" / f"mabsa_{lang}.jsonl")
-        threshold, report = cross_validated(examples)
+        weights, said = encoder_weights(examples)
+        threshold, report = cross_validated(examples, weights)
+        report |= {"share of the encoder": weights, "log-likelihoods and accuracy by share": said}
         sys.stdout.write(f"{lang} {json.dumps(report, indent=1)}\n")
         path = options.out / f"categories_{lang}.npz"
-        fit(examples, threshold).save(path)
+        fit(examples, threshold, weights).save(path)
         record(options.out, [path.name])
 
 

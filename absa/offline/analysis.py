@@ -13,6 +13,7 @@ from absa.offline.given_aspects import judge as judge_given
 from absa.offline.labels import CLEAR_LABEL, label_of
 from absa.offline.models import readers
 from absa.offline.models.decision import MOST, candidacies
+from absa.offline.models.encoder import category_scores
 from absa.offline.models.judge import by_rules
 from absa.offline.models.loading import LanguageModels, Models
 from absa.offline.models.polarity_model import LABELS
@@ -95,6 +96,7 @@ class Analyser:
 def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
     shares = _label_shares(view, models)
     mood = models.polarity.text(view) if shares is None else _mood(shares)
+    encoded = view.encoded
     if not models.hears_encoder(view):
         view = _plain(view)
     second, overall = _read(view, models, given, mood)
@@ -122,6 +124,10 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         if shares is None
         else _read_label(shares, second),
         unnamed=view.encoded.unnamed if view.encoded else (),
+        category_scores=category_scores(
+            encoded,
+            ((f.aspect.start, f.aspect.end) for f in (*compared.reported, *compared.reserve)),
+        ),
         used_negators=view.used_negators,
         knows_domain=knows_domain,
     )

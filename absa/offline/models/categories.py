@@ -1,7 +1,8 @@
 """The category of what a text judges: of each named aspect, and of what it judges without a name.
 
-Linear models over hashed cues, with weights for each domain of the training data. A named aspect
-has the most likely category. Whether the text judges something without a name is one probability
+Linear models over hashed cues, with weights for each domain of the training data. Where an encoder
+knows the domain's categories, their probabilities are a mean of what both say. A named aspect has
+the most likely category. Whether the text judges something without a name is one probability
 (`judged`), and the category of that judgement is another one (`unnamed`). A category is reported
 where their product reaches the domain's threshold. `training/categories.py` makes the shipped
 models.
@@ -23,7 +24,7 @@ from absa.nodes.categories import spelling
 from absa.offline.models import folder
 from absa.offline.models.hashing import Array, Table
 from absa.offline.models.polarity_model import LABELS
-from absa.offline.text.annotations import MIXED, Analysis, Token
+from absa.offline.text.annotations import MIXED, Analysis, CategoryScores, Token
 
 Cues = dict[str, float]
 BIAS = "bias"
@@ -145,6 +146,8 @@ class DomainCategories:
         unnamed: Weights of the cues of a text, one column for each of these.
         judged: Weights of what tells whether anything is judged without a name; one column.
         threshold: From which probability an unnamed judgement is reported.
+        domain: What the encoder calls the domain.
+        encoder: How much the encoder counts (0 to 1): for named aspects, for unnamed judgements.
     """
 
     names: tuple[str, ...]
@@ -153,10 +156,50 @@ class DomainCategories:
     unnamed: Table
     judged: Table
     threshold: float
+    domain: str = ""
+    encoder: tuple[float, float] = (0.0, 0.0)
 
-    def of_aspect(self, cues: Cues, allowed: Mapping[str, str]) -> tuple[str, float] | None:
-        """The most likely of the allowed categories (by spelling) and its probability."""
+    def aspect_shares(
+        self, cues: Cues, place: tuple[int, int], encoder: CategoryScores | None
+    ) -> Array:
+        """The probabilities of the categories of the aspect at these characters."""
+        scores = encoder.aspects.get(place) if encoder else None
         shares = _shares(_scores(self.aspects, cues))
+        return self._mixed(shares, self.names, encoder, scores, self.encoder[0])
+
+    def text_shares(self, words: Cues, encoder: CategoryScores | None) -> Array:
+        """The probabilities of the categories of an unnamed judgement."""
+        scores = encoder.text if encoder else None
+        shares = _shares(_scores(self.unnamed, words))
+        return self._mixed(shares, self.unnamed_names, encoder, scores, self.encoder[1])
+
+    def _mixed(
+        self,
+        shares: Array,
+        names: Sequence[str],
+        encoder: CategoryScores | None,
+        scores: Array | None,
+        weight: float,
+    ) -> Array:
+        """The mean of both models' probabilities; those of one where the other knows none."""
+        if encoder is None or scores is None or not weight:
+            return shares
+        places = {name: i for i, (own, name) in enumerate(encoder.names) if own == self.domain}
+        if not places:
+            return shares
+        said = dict(zip(places, _shares(scores[list(places.values())]), strict=True))
+        other = np.array([said.get(name, 0.0) for name in names], np.float32)
+        return np.asarray((1 - weight) * shares + weight * other, np.float32)
+
+    def of_aspect(
+        self,
+        cues: Cues,
+        allowed: Mapping[str, str],
+        place: tuple[int, int] = (0, 0),
+        encoder: CategoryScores | None = None,
+    ) -> tuple[str, float] | None:
+        """The most likely of the allowed categories (by spelling) and its probability."""
+        shares = self.aspect_shares(cues, place, encoder)
         ranked = [
             (float(share), allowed[own])
             for name, share in zip(self.names, shares, strict=True)
@@ -168,13 +211,17 @@ class DomainCategories:
         return name, probability
 
     def of_text(
-        self, words: Cues, cues: Cues, allowed: Mapping[str, str]
+        self,
+        words: Cues,
+        cues: Cues,
+        allowed: Mapping[str, str],
+        encoder: CategoryScores | None = None,
     ) -> list[tuple[str, float]]:
         """The categories that the text likely judges without a name, the likeliest first."""
         if not self.unnamed_names:
             return []
         judged = 1.0 / (1.0 + math.exp(-float(_scores(self.judged, cues)[0])))
-        shares = _shares(_scores(self.unnamed, words))
+        shares = self.text_shares(words, encoder)
         ranked = [
             (allowed[own], judged * float(share))
             for name, share in zip(self.unnamed_names, shares, strict=True)
@@ -219,6 +266,9 @@ class CategoryModel:
                         _table(data, f"{name}.unnamed"),
                         _table(data, f"{name}.judged"),
                         float(data[f"{name}.threshold"]),
+                        name,
+                        # Files that were made before encoders knew categories have no such weights.
+                        _weights(data.get(f"{name}.encoder")),
                     )
                     for name in _lines(data["domains"])
                 }
@@ -231,6 +281,7 @@ class CategoryModel:
             arrays[f"{name}.names"] = _text(part.names)
             arrays[f"{name}.unnamed_names"] = _text(part.unnamed_names)
             arrays[f"{name}.threshold"] = np.array(part.threshold, np.float32)
+            arrays[f"{name}.encoder"] = np.array(part.encoder, np.float32)
             for kind in ("aspects", "unnamed", "judged"):
                 table: Table = getattr(part, kind)
                 scale = np.abs(table.weights).max(initial=1e-6) / 127
@@ -261,7 +312,9 @@ def unnamed_judgements(
 ) -> list[tuple[str, float]]:
     """The categories that are reported, with the probability that their polarity is right too."""
     certainty = max(analysis.mood) if analysis.mood else 0.0
-    ranked = part.of_text(text_cues(analysis.tokens), judged_cues(analysis), allowed)
+    ranked = part.of_text(
+        text_cues(analysis.tokens), judged_cues(analysis), allowed, analysis.category_scores
+    )
     candidates = ((name, p * certainty) for name, p in ranked)
     return [(name, p) for name, p in candidates if p >= part.threshold][:_MOST]
 
@@ -271,6 +324,13 @@ def _table(data: Mapping[str, npt.NDArray[Any]], name: str) -> Table:
     if len(weights) != len(keys):
         raise ValueError(f"{name}_weights has another size than {name}_keys")
     return Table(keys, weights.astype(np.float32) * np.float32(data[f"{name}_scale"]))
+
+
+def _weights(pair: npt.NDArray[Any] | None) -> tuple[float, float]:
+    if pair is None:
+        return 0.0, 0.0
+    of_aspects, of_texts = pair.tolist()
+    return float(of_aspects), float(of_texts)
 
 
 def _text(lines: Iterable[str]) -> npt.NDArray[np.uint8]:

@@ -31,8 +31,10 @@ def category_of(analysis: Analysis, finding: Finding, inputs: RoleInputs) -> str
     if found is None:
         return None
     part, allowed = found
-    cues = model.aspect_cues(analysis, finding.aspect.start, finding.aspect.end)
-    best = part.of_aspect(cues, allowed)
+    place = finding.aspect.start, finding.aspect.end
+    best = part.of_aspect(
+        model.aspect_cues(analysis, *place), allowed, place, analysis.category_scores
+    )
     return best[0] if best else None
 
 

@@ -7,7 +7,7 @@ value and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -73,6 +73,10 @@ class Opinion:
     weak: bool = False
 
 
+def _nothing() -> npt.NDArray[np.float32]:
+    return np.zeros((0, 0), np.float32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
     """What the encoder says about a text.
@@ -85,6 +89,10 @@ class Encoded:
         labels: P(positive), P(negative), P(neutral), P(mixed) of the text as a whole.
         unnamed: How likely the text judges something that it does not name: positively, negatively,
             as neither.
+        category_names: The categories it knows, each after its domain. Empty if it knows none, as
+            do the next two.
+        categories: For each piece its scores for the category of an aspect that it is part of.
+        text_categories: The scores for the category of what the text judges without a name.
     """
 
     first: tuple[int, ...]
@@ -93,6 +101,24 @@ class Encoded:
     polarities: npt.NDArray[np.float32]
     labels: tuple[float, ...]
     unnamed: tuple[float, ...]
+    category_names: tuple[tuple[str, str], ...] = ()
+    categories: npt.NDArray[np.float32] = field(default_factory=_nothing)
+    text_categories: npt.NDArray[np.float32] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CategoryScores:
+    """What the encoder says about the categories of a text.
+
+    Attributes:
+        names: The categories it knows, each after its domain.
+        aspects: Their scores for the aspects at these characters.
+        text: Their scores for what the text judges without a name.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    aspects: Mapping[tuple[int, int], npt.NDArray[np.float32]]
+    text: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,6 +220,8 @@ class Analysis:
     #: How likely the encoder takes the text to judge something that it does not name: positively,
     #: negatively, as neither. Empty in a language without an encoder.
     unnamed: tuple[float, ...] = ()
+    #: None in a language whose encoder knows no categories.
+    category_scores: CategoryScores | None = field(default=None, compare=False)
     used_negators: frozenset[int] = field(default_factory=frozenset)
     #: Whether the models were trained on texts of this domain.
     knows_domain: bool = False
