@@ -106,6 +106,57 @@ def test_numpy_reads_what_torch_has_learned(tmp_path: Path) -> None:
         assert encoded.labels == pytest.approx(labels[row].tolist(), abs=0.02)
 
 
+def test_texts_of_a_known_domain_are_read_with_weights_of_their_own(tmp_path: Path) -> None:
+    torch: Any = pytest.importorskip("torch")
+    from training import korean_domains, korean_encoder
+
+    text, path = "화면은 밝은데 소음이 있네요.", tmp_path / "encoder_ko.npz"
+    views = {domain: view_of(text, "ko", domain) for domain in ("laptop", "cars")}
+    names = sorted({f"{token.form}/{token.tag}" for token in views["cars"].tokens})
+    torch.manual_seed(0)
+    vectors = np.random.default_rng(0).normal(size=(len(names) + 1, 8)).astype(np.float32)
+    words = korean_encoder.Words(["", *names], 4)
+    korean_encoder.save(korean_encoder.Encoder(vectors, words.trained).eval(), words, path)
+    before = MorphemeEncoder.read(path.read_bytes(), tmp_path)
+    assert not before.knows_domains
+
+    categories = [("food", "taste"), ("laptop", "DISPLAY#GENERAL"), ("laptop", "LAPTOP#GENERAL")]
+    model = korean_domains.begun(before, categories)
+    aspect = {"term": "화면", "from": 0, "to": 2, "polarity": "positive"}
+    row = {
+        "text": text,
+        "domain": "laptop",
+        "aspects": [
+            {**aspect, "category": "DISPLAY#GENERAL"},
+            {"term": None, "polarity": "negative", "category": "LAPTOP#GENERAL"},
+        ],
+    }
+    texts = korean_domains.examples([row], korean_domains.Numbers(before), categories)
+    assert (texts[0].sorts, texts[0].unnamed_sorts) == ([(0, 1, [1])], [2])
+    korean_domains.fit(model, texts, rounds=60)
+    korean_domains.added_to(path, model, categories)
+    after = MorphemeEncoder.read(path.read_bytes(), tmp_path)
+
+    one, other = (after.encoded(views[domain]).encoded for domain in ("laptop", "cars"))
+    assert one is not None and other is not None
+    unchanged = before.encoded(views["cars"]).encoded
+    assert unchanged is not None and np.array_equal(other.polarities, unchanged.polarities)
+    assert not other.category_names and not other.categories.size
+    assert one.category_names == tuple(categories)
+    assert one.categories.shape == (len(views["laptop"].tokens), 3)
+    assert one.categories[0, 1] > one.categories[0, 2]
+    assert one.text_categories[2] > one.text_categories[1]
+    batch = korean_encoder.batch_of(texts)
+    with torch.no_grad():
+        hidden, _ = model.hidden(batch, 0.0)
+        tags, polarities, _ = model.heads(hidden, batch["mask"], 0.0)
+        scores, of_text = model.categories(hidden, batch, 0.0)
+    assert one.tags == pytest.approx(tags[0].softmax(-1).numpy(), abs=0.02)
+    assert one.polarities == pytest.approx(polarities[0, 1:].numpy(), abs=0.05)
+    assert one.categories == pytest.approx(scores[0].numpy(), abs=0.05)
+    assert one.text_categories == pytest.approx(of_text[0].numpy(), abs=0.05)
+
+
 def test_joined_texts_keep_what_each_half_says() -> None:
     pytest.importorskip("torch")
     from training import korean_encoder as training

@@ -27,6 +27,7 @@ from absa.offline.models.features import features
 from absa.offline.models.folder import ModelFolder, record
 from absa.offline.models.hashing import Table, added
 from absa.offline.models.morpheme_encoder import MorphemeEncoder
+from absa.offline.models.morpheme_inputs import DOMAINS
 from absa.offline.models.polarity_model import LABELS, PolarityModel
 from absa.offline.models.readers import READ_LABELS, Measures, Reader, Readers
 from absa.offline.models.tagger import Tagger
@@ -249,6 +250,45 @@ def cross_fitted(
     return hits
 
 
+def fit_domain_readers(
+    samples: Sequence[tuple[Labelled, str, bool]], polarity: PolarityModel, encoder: MorphemeEncoder
+) -> dict[str, Reader]:
+    """The readers where the encoder knows the domain: of polarity, and of labels.
+
+    Args:
+        samples: Texts with their domain, each with its label and whether it is an everyday one.
+        polarity: What has not seen them.
+        encoder: What has not seen them.
+    """
+    places = [p for sample, _, own in samples for p in places_of(sample, own)]
+    rows = [measures_of(place, polarity, encoder)[-1] for place in places]
+    labels = [place.polarity for place in places]
+    weights = np.ones(len(rows))
+    folds = np.array([fold_of(place.group) for place in places])
+    hits = cross_fitted(rows, labels, weights, folds, LABELS)
+    of_everyday = np.array([place.everyday for place in places])
+    tell(
+        "domain", f"everyday {hits[of_everyday].mean():.3f} others {hits[~of_everyday].mean():.3f}"
+    )
+    whole = [(sample.view, label) for sample, label, _ in samples if label]
+    label_rows = [
+        {
+            **readers.label_measures(view, polarity),
+            **readers.encoder_label_measures(encoder.encoded(view)),
+        }
+        for view, _ in whole
+    ]
+    wanted = [label for _, label in whole]
+    label_weights = np.ones(len(wanted))
+    label_folds = np.array([fold_of(view.text) for view, _ in whole])
+    hits = cross_fitted(label_rows, wanted, label_weights, label_folds, READ_LABELS)
+    tell("domain_label", f"{hits.mean():.3f}")
+    return {
+        "domain": fit_reader(rows, labels, weights),
+        "domain_label": fit_reader(label_rows, wanted, label_weights, READ_LABELS),
+    }
+
+
 def fit_readers(
     measured: Sequence[tuple[Measures, ...]],
     places: Sequence[Place],
@@ -338,15 +378,14 @@ def fit_decision(
 ) -> Decision:
     """When to report an aspect: by the later everyday sentences, and by M-ABSA's dev part.
 
-    With the encoder it is the decision of the debate, else that of Stage 1; where the domain is
-    known, they are the same.
+    With the encoder it is the decision of the debate, else that of Stage 1.
     """
     small, polarity, encoder = models
     texts = texts_.texts_of(data, "dev", ("mabsa_ko",))
     domains = {sample.domain for sample, _ in texts if sample.domain}
 
     def read(view: View, sample: Sample) -> decision.Judged:
-        if encoded and view.domain not in domains:
+        if encoded:
             view = encoder.encoded(view)
         return decision.judged(view, sample.aspects or (), small, polarity, reader)
 
@@ -388,7 +427,9 @@ def fit(data: Path, every: int, earlier: Path, later: Sequence[Labelled], out: P
     """Fit readers and decisions to what the earlier models say of texts that they have not seen."""
     models = models_of(earlier)
     _, polarity, encoder = models
-    translated = [labelled(row) for row in read_rows(data / "dev" / "mabsa_ko.jsonl")]
+    rows = list(read_rows(data / "dev" / "mabsa_ko.jsonl"))
+    translated = [labelled(row) for row in rows]
+    domain_of = {row["text"]: row["domain"] for row in (*everyday_data.rows("ko"), *rows)}
     places = [p for s in translated for p in places_of(s, False)]
     places += [p for s in later for p in places_of(s, True)]
     whole = label_texts(later, translated, data, every)
@@ -399,6 +440,14 @@ def fit(data: Path, every: int, earlier: Path, later: Sequence[Labelled], out: P
         label_rows.append((plain, {**plain, **more}))
     measured = [measures_of(place, polarity, encoder) for place in places]
     reader = fit_readers(measured, places, label_rows, whole)
+    labels = {view.text: label for view, label, _ in whole}
+    known = [
+        (replace(sample, view=replace(sample.view, domain=domain)), labels.get(text, ""), own)
+        for samples, own in ((translated, False), (later, True))
+        for sample in samples
+        if (domain := domain_of.get(text := sample.view.text)) in DOMAINS[1:]
+    ]
+    reader = replace(reader, **fit_domain_readers(known, polarity, encoder))
     reader.save(loading.readers_file(out, "ko"))
     texts_later = {sample.view.text for sample in later}
     samples = [sample for sample in everyday_samples() if sample.text in texts_later]

@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -191,7 +191,7 @@ class Words:
         return np.array([self.numbers.get(name, 0) for name in names], np.int64)
 
 
-def example(view: View, words: Words) -> Example | None:
+def example(view: View, words: Callable[[Collection[str]], Any]) -> Example | None:
     """A text without labels; nothing if it is too long or empty."""
     if not view.tokens or len(view.tokens) > PIECE:
         return None
@@ -199,7 +199,8 @@ def example(view: View, words: Words) -> Example | None:
     return Example(words(made.names), made.grams, made.facts, made.clauses, made.domain)
 
 
-def _tokens(view: View, start: int, end: int) -> list[int]:
+def tokens_in(view: View, start: int, end: int) -> list[int]:
+    """The morphemes that touch the characters ``[start, end)``."""
     return [i for i, token in enumerate(view.tokens) if token.start < end and start < token.end]
 
 
@@ -211,12 +212,12 @@ def with_aspects(
     for aspect in aspects:
         if not aspect.get("term") or aspect["polarity"] not in POLARITIES:
             continue
-        inside = _tokens(view, aspect["from"], aspect["to"])
+        inside = tokens_in(view, aspect["from"], aspect["to"])
         evidence_tokens: tuple[int, ...] = ()
         evidence = aspect.get("evidence")
         if evidence and evidence != view.text and (at := view.text.find(evidence)) >= 0:
             evidence_tokens = tuple(
-                i for i in _tokens(view, at, at + len(evidence)) if i not in inside
+                i for i in tokens_in(view, at, at + len(evidence)) if i not in inside
             )
         if inside:
             polarity = POLARITIES.index(aspect["polarity"])
@@ -316,6 +317,11 @@ _WITHOUT_LEXICON, _HIDDEN = 0.25, 0.06
 
 def loss_of(model: Encoder, texts: Sequence[Example], drop: float) -> Any:
     """What the model has still to learn of a batch."""
+    return read_loss(model, texts, drop)[0]
+
+
+def read_loss(model: Encoder, texts: Sequence[Example], drop: float) -> tuple[Any, Any, Any]:
+    """What it has still to learn, what its last layer says of the batch, and the batch."""
     batch = batch_of(texts)
     blind = torch.rand(len(texts)) < _WITHOUT_LEXICON
     batch["facts"][blind, :, :5] = 0.0
@@ -378,10 +384,13 @@ def loss_of(model: Encoder, texts: Sequence[Example], drop: float) -> Any:
             model.emotions(whole[rows]), wanted, reduction="none"
         ).mean(1)
         total = total + _EMOTIONS * 4 * (each * weights[rows]).sum() / norm
-    return total
+    return total, x, batch
 
 
-def batches(texts: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:
+_Text = TypeVar("_Text", bound=Example)
+
+
+def batches(texts: Sequence[_Text], size: int, rng: random.Random) -> list[list[_Text]]:
     """Texts of like length together."""
     order = sorted(texts, key=lambda t: len(t.words) + rng.random() * 6)
     made = [list(order[i : i + size]) for i in range(0, len(order), size)]
@@ -448,14 +457,15 @@ _SEEN, _SEEN_EVERYDAY = 3, 2
 _FILM_ROUNDS, _FILM_RATE = 2, 1.2e-3
 #: All data sets: rounds, rate, how much an everyday sentence counts, and how many translated
 #: reviews, comments and film reviews a round has beside all everyday sentences.
-_ROUNDS, _RATE, _EVERYDAY = 3, 1e-3, 3.0
+_ROUNDS, _RATE, EVERYDAY = 3, 1e-3, 3.0
 _OTHERS, _COMMENTS, _FILMS = 2500, 1000, 1000
 #: How often an everyday sentence is read with its domain, and the longest that are joined.
 _WITH_DOMAIN, _SHORT = 0.3, 26
 _SUBJECTS, _SUBJECT = 3, 0.3
 
 
-def _label_of(row: Mapping[str, Any]) -> int:
+def label_in(row: Mapping[str, Any]) -> int:
+    """The number of a text's label."""
     polarities = {aspect["polarity"] for aspect in row["aspects"]}
     mixed = MIXED if {POSITIVE, NEGATIVE} <= polarities else label_of(polarities)
     label = row.get("label") or mixed
@@ -521,7 +531,7 @@ def _examples(texts: Read, words: Words, tagged: bool) -> list[Example]:
         if read is not None:
             if tagged:
                 read = with_aspects(read, view, row["aspects"])
-            read.label = _label_of(row)
+            read.label = label_in(row)
             made.append(read)
     return made
 
@@ -533,7 +543,7 @@ def _comments(texts: Read, words: Words) -> list[Example]:
     for row, view in texts:
         read = example(view, words)
         if read is not None:
-            read.label = _label_of(row)
+            read.label = label_in(row)
             shown = [float(emotion in row["emotions"]) for emotion in emotions]
             read.emotions = np.array(shown, np.float32)
             made.append(read)
@@ -546,7 +556,7 @@ def _films(texts: Read, words: Words) -> list[Example]:
     for row, view in texts:
         read = example(view, words)
         if read is not None and not kept(row["text"]):
-            read.label, read.two_way = _label_of(row), True
+            read.label, read.two_way = label_in(row), True
             read.spans = [
                 (first, last, read.label, _SUBJECT, ())
                 for first, last in islice(subjects(view), _SUBJECTS)
@@ -564,7 +574,7 @@ def texts_of(data: Path, every: int) -> tuple[Texts, int]:
     comments = _read(read_rows(train / "kote.jsonl.gz"))
     own = _read(everyday_data.rows("ko"))
     words, first, table = words_of([films, named, unnamed, comments], own)
-    read = [replace(each, weight=_EVERYDAY) for each in _examples(own, words, True)]
+    read = [replace(each, weight=EVERYDAY) for each in _examples(own, words, True)]
     early = len(_examples(own[: everyday_data.EARLIER["ko"]], words, False))
     texts = Texts(
         words,

@@ -107,7 +107,9 @@ def _analysis(view: View, models: LanguageModels, given: Given) -> Analysis:
         first, _ = _read(plain, small, given, _mood_of(plain, small))
     knows_domain = view.domain in models.decision.domains
     compared = compare(
-        first, second, KNOWN_DOMAIN if knows_domain and first is not second else None
+        first,
+        second,
+        KNOWN_DOMAIN[view.lang] if knows_domain and first is not second else None,
     )
     return Analysis(
         text=view.text,

@@ -47,10 +47,11 @@ class LanguageModels:
     def hears_encoder(self, view: View) -> bool:
         """Whether the encoder counts for aspects of this text, and not only for its label.
 
-        The Korean one adds nothing to them where the tagger knows the domain.
+        Where the decision knows the domain, the Korean one has to know it as well, and the decision
+        must have been fitted with it: not one that was trained on top of the shipped tagger.
         """
-        if isinstance(self.encoder, MorphemeEncoder):
-            return view.domain not in self.decision.domains
+        if isinstance(self.encoder, MorphemeEncoder) and view.domain in self.decision.domains:
+            return self.encoder.knows_domains and not self.decision.stacked
         return self.encoder is not None
 
 

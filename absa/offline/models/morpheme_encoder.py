@@ -3,13 +3,15 @@
 A morpheme enters with its vector in Kiwi's language model, with what was learned of it and of its
 syllables, and with what the lexicon says of it. Two layers look at the neighbours and two at the
 whole text; where they look depends on distance and on clauses. What comes out is as in
-:mod:`absa.offline.models.encoder`. ``training/korean_encoder.py`` makes the file; numpy reads it.
+:mod:`absa.offline.models.encoder`. Texts of a domain that the training data name are read with
+weights of their own, and get categories as well. ``training/korean_encoder.py`` and
+``training/korean_domains.py`` make the file; numpy reads it.
 Nothing changes after loading, so one encoder may serve many threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,8 +32,29 @@ REACH, CLAUSES, HEADS, CONVOLUTIONS, BLOCKS = 12, 3, 4, 2, 2
 #: Longer texts are read in pieces of this number of morphemes.
 PIECE = 120
 _EPSILON = 1e-5
+_NOTHING = np.zeros(0, np.uint8)
 #: The tables of bytes, each with a scale for its columns.
 TABLES = ("vectors", "own", "grams")
+#: What the names of the weights for texts of known domains begin with.
+OF_DOMAINS = "domains."
+#: The array with the domains and their categories, one of each a line.
+CATEGORIES = "category_names"
+Weights = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Scores of tags and polarities for each morpheme, of labels and unnamed judgements.
+
+    And of categories for each morpheme and for the text: none where the domain is not known.
+    """
+
+    tags: Array
+    polarities: Array
+    labels: Array
+    unnamed: Array
+    categories: Array
+    text_categories: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +68,17 @@ class MorphemeEncoder:
             vectors only), and of pieces of syllables; row 0 stands for nothing.
         scales: By what the bytes of the tables are multiplied.
         weights: The weights of the layers by name.
+        domain_weights: The same for texts of a known domain, if they have their own.
+        category_names: Domains and categories, one for each column of the scores of categories.
     """
 
     keys: npt.NDArray[np.uint32]
     rows: npt.NDArray[np.int32]
     tables: Mapping[str, npt.NDArray[np.int8]]
     scales: Mapping[str, Array]
-    weights: Mapping[str, Array]
+    weights: Weights
+    domain_weights: Weights
+    category_names: tuple[tuple[str, str], ...]
 
     @classmethod
     def read(cls, content: bytes, path: Path) -> MorphemeEncoder:
@@ -62,14 +89,27 @@ class MorphemeEncoder:
         """
         with folder.read_as("a Korean encoder", path):
             data = folder.arrays(content)
-            beside = {"keys", "rows", *TABLES, *(f"{name}_scale" for name in TABLES)}
+            beside = {"keys", "rows", CATEGORIES, *TABLES, *(f"{name}_scale" for name in TABLES)}
+            weights = {k: v.astype(np.float32) for k, v in data.items() if k not in beside}
+            lines = bytes(data.get(CATEGORIES, _NOTHING)).decode("utf-8").splitlines()
             return cls(
                 data["keys"],
                 data["rows"],
                 {name: data[name] for name in TABLES},
                 {name: data[f"{name}_scale"].astype(np.float32) for name in TABLES},
-                {k: v.astype(np.float32) for k, v in data.items() if k not in beside},
+                {k: v for k, v in weights.items() if not k.startswith(OF_DOMAINS)},
+                {
+                    k.removeprefix(OF_DOMAINS): v
+                    for k, v in weights.items()
+                    if k.startswith(OF_DOMAINS)
+                },
+                tuple((domain, name) for domain, _, name in (s.partition("\t") for s in lines)),
             )
+
+    @property
+    def knows_domains(self) -> bool:
+        """Whether texts of a known domain are read with weights of their own."""
+        return bool(self.domain_weights)
 
     def encoded(self, view: View) -> View:
         """The text with what the encoder says about it."""
@@ -78,53 +118,69 @@ class MorphemeEncoder:
         inputs = inputs_of(view)
         with one_thread():
             read = [self._read(piece) for piece in watched_closely(_pieces(inputs))]
-        sizes = [len(tags) for tags, *_ in read]
-        labels = np.average([label for *_, label, _ in read], axis=0, weights=sizes)
-        unnamed = np.average([unnamed for *_, unnamed in read], axis=0, weights=sizes)
+        sizes = [len(piece.tags) for piece in read]
+
+        def averaged(scores: Sequence[Array]) -> Array:
+            return np.asarray(np.average(scores, axis=0, weights=sizes), np.float32)
+
+        unnamed = averaged([piece.unnamed for piece in read])
+        categories = np.concatenate([piece.categories for piece in read])
         return replace(
             view,
             encoded=Encoded(
                 first=tuple(token.start for token in view.tokens),
                 pieces=tuple(range(len(view.tokens) + 1)),
-                tags=softmax(np.concatenate([tags for tags, *_ in read])),
-                polarities=np.concatenate([polarities for _, polarities, *_ in read]),
-                labels=tuple(softmax(labels).tolist()),
+                tags=softmax(np.concatenate([piece.tags for piece in read])),
+                polarities=np.concatenate([piece.polarities for piece in read]),
+                labels=tuple(softmax(averaged([piece.labels for piece in read])).tolist()),
                 unnamed=tuple((1 / (1 + np.exp(-unnamed))).tolist()),
+                category_names=self.category_names if categories.size else (),
+                categories=categories,
+                text_categories=averaged([piece.text_categories for piece in read]),
             ),
         )
 
-    def _read(self, inputs: Inputs) -> tuple[Array, Array, Array, Array]:
-        """Scores of tags and polarities for each morpheme, of labels and unnamed judgements."""
-        w = self.weights
-        x = self._linear("enter", self._entered(inputs))
+    def _read(self, inputs: Inputs) -> _Read:
+        w = self.domain_weights if inputs.domain and self.knows_domains else self.weights
+        x = _linear(w, "enter", self._entered(inputs))
         x = np.concatenate([w["begin.weight"][inputs.domain][None], x])
-        x = self._normed("norm", x)
+        x = _normed(w, "norm", x)
         edge = np.zeros_like(x[:1])
         for layer in range(CONVOLUTIONS):
             around = [np.concatenate([edge, x[:-1]]), x, np.concatenate([x[1:], edge])]
-            y = _gelu(self._linear(f"convs.{layer}", np.concatenate(around, axis=1)))
-            x = self._normed(f"norms.{layer}", x + y)
+            y = _gelu(_linear(w, f"convs.{layer}", np.concatenate(around, axis=1)))
+            x = _normed(w, f"norms.{layer}", x + y)
         place = np.arange(len(x))
         near = np.clip(place[None] - place[:, None], -REACH, REACH) + REACH
         clauses = np.concatenate([inputs.clauses[:1], inputs.clauses])
         between = np.clip(clauses[None] - clauses[:, None], -CLAUSES, CLAUSES) + CLAUSES
         for block in range(BLOCKS):
-            x = self._looked_around(f"blocks.{block}", x, near, between)
+            x = _looked_around(w, f"blocks.{block}", x, near, between)
         first, rest = x[0], x[1:]
-        judged = np.concatenate([rest, np.broadcast_to(first, rest.shape)], axis=1)
-        whole = np.concatenate([first, rest.mean(axis=0), rest.max(axis=0)])
-        whole = _gelu(self._linear("whole", whole))
-        return (
-            self._linear("tag", rest),
-            self._linear("polarity", _gelu(self._linear("judge", judged))),
-            self._linear("label", whole),
-            self._linear("unnamed", whole),
+        own = np.concatenate([rest, np.broadcast_to(first, rest.shape)], axis=1)
+        text = np.concatenate([first, rest.mean(axis=0), rest.max(axis=0)])
+        whole = _gelu(_linear(w, "whole", text))
+        categories, of_text = rest[:, :0], text[:0]
+        if "category.weight" in w:
+            categories = _linear(w, "category", _gelu(_linear(w, "sort", own)))
+            of_text = _linear(w, "text_category", _gelu(_linear(w, "sort_text", text)))
+        return _Read(
+            _linear(w, "tag", rest),
+            _linear(w, "polarity", _gelu(_linear(w, "judge", own))),
+            _linear(w, "label", whole),
+            _linear(w, "unnamed", whole),
+            categories,
+            of_text,
         )
 
-    def _entered(self, inputs: Inputs) -> Array:
-        wanted = keys_of(inputs.names)
+    def numbers(self, names: Collection[str]) -> npt.NDArray[np.int64]:
+        """The row of each morpheme in the tables; 0 where it is not known."""
+        wanted = keys_of(names)
         places = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        rows = np.where(self.keys[places] == wanted, self.rows[places], 0)
+        return np.where(self.keys[places] == wanted, self.rows[places], 0)
+
+    def _entered(self, inputs: Inputs) -> Array:
+        rows = self.numbers(inputs.names)
         own = np.where(rows < len(self.tables["own"]), rows, 0)
         return np.concatenate(
             [
@@ -137,29 +193,32 @@ class MorphemeEncoder:
             axis=1,
         )
 
-    def _looked_around(
-        self, name: str, x: Array, near: npt.NDArray[np.int64], between: npt.NDArray[np.int64]
-    ) -> Array:
-        size, width = x.shape
-        parts = self._linear(f"{name}.qkv", x).reshape(size, 3, HEADS, width // HEADS)
-        q, k, v = parts.transpose(1, 2, 0, 3)
-        scores = q @ k.transpose(0, 2, 1) / np.float32((width // HEADS) ** 0.5)
-        scores += self.weights[f"{name}.near"][:, near]
-        scores += self.weights[f"{name}.clause"][:, between]
-        read = (softmax(scores) @ v).transpose(1, 0, 2).reshape(size, width)
-        x = self._normed(f"{name}.norm1", x + self._linear(f"{name}.out", read))
-        y = self._linear(f"{name}.down", _gelu(self._linear(f"{name}.up", x)))
-        return self._normed(f"{name}.norm2", x + y)
 
-    def _linear(self, name: str, x: Array) -> Array:
-        made: Array = x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
-        return made
+def _looked_around(
+    w: Weights, name: str, x: Array, near: npt.NDArray[np.int64], between: npt.NDArray[np.int64]
+) -> Array:
+    size, width = x.shape
+    parts = _linear(w, f"{name}.qkv", x).reshape(size, 3, HEADS, width // HEADS)
+    q, k, v = parts.transpose(1, 2, 0, 3)
+    scores = q @ k.transpose(0, 2, 1) / np.float32((width // HEADS) ** 0.5)
+    scores += w[f"{name}.near"][:, near]
+    scores += w[f"{name}.clause"][:, between]
+    read = (softmax(scores) @ v).transpose(1, 0, 2).reshape(size, width)
+    x = _normed(w, f"{name}.norm1", x + _linear(w, f"{name}.out", read))
+    y = _linear(w, f"{name}.down", _gelu(_linear(w, f"{name}.up", x)))
+    return _normed(w, f"{name}.norm2", x + y)
 
-    def _normed(self, name: str, x: Array) -> Array:
-        x = x - x.mean(axis=-1, keepdims=True)
-        x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
-        made: Array = x * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
-        return made
+
+def _linear(w: Weights, name: str, x: Array) -> Array:
+    made: Array = x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+    return made
+
+
+def _normed(w: Weights, name: str, x: Array) -> Array:
+    x = x - x.mean(axis=-1, keepdims=True)
+    x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
+    made: Array = x * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return made
 
 
 def _pieces(inputs: Inputs) -> Iterator[Inputs]:

@@ -76,6 +76,9 @@ class Readers:
     #: The first and the last of them where an encoder has read the text, if the language has one.
     encoded: Reader | None = None
     encoded_label: Reader | None = None
+    #: The same where the encoder knows the domain of the text.
+    domain: Reader | None = None
+    domain_label: Reader | None = None
 
     @classmethod
     def read(cls, content: bytes, path: Path) -> Self:
@@ -89,10 +92,14 @@ class Readers:
 
     def polarity(self, view: View) -> Reader:
         """The reader of the polarity of aspects of a text."""
+        if view.encoded and view.encoded.category_names and self.domain:
+            return self.domain
         return self.encoded if view.encoded and self.encoded else self.learned
 
     def label_of(self, view: View) -> Reader:
         """The reader of the label of a text."""
+        if view.encoded and view.encoded.category_names and self.domain_label:
+            return self.domain_label
         return self.encoded_label if view.encoded and self.encoded_label else self.label
 
     def save(self, path: Path) -> None:

@@ -34,7 +34,7 @@ _HEADER = struct.Struct("<4sI4s9I")
 #: How much the CRF's word counts beside the network's.
 _SHARE = 0.5
 #: How much the encoder counts beside both, in texts of a domain that they know and in others.
-_ENCODER_SHARES = {"en": {True: 0.35, False: 0.5}, "ko": {True: 0.0, False: 0.5}}
+_ENCODER_SHARES = {"en": {True: 0.35, False: 0.5}, "ko": {True: 0.35, False: 0.5}}
 _DOMAINS = frozenset({"food", "hotel", "laptop", "restaurant"})
 
 Rows = list[list[str]]
