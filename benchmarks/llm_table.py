@@ -56,7 +56,11 @@ CONFIGS: Mapping[str, str | Json] = {
     "contested": "debate_contested",
     # Settings that differ from the shipped configurations are written beside the runs.
     "vote3": {"protocol": "vote", "vote": {"n": 3}},
-    "contested_joint": {"stage1": "joint", "debate": {"when": "contested"}},
+    "contested_joint": {
+        "stage1": "joint",
+        "debate": {"when": "contested"},
+        "override_profile": "t2",
+    },
     "conflict_single_support": {
         "protocol": "conflict_review",
         "conflict_review": {"flag_single_support": True},
