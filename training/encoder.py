@@ -458,6 +458,10 @@ class Exported(nn.Module):  # type: ignore[misc]
 
 #: The number of first layers that keep some weights whole.
 _WHOLE = 3
+#: Letters from here on are those of other scripts.
+_LATIN = "\u0250"
+#: A matrix of more numbers than this is large.
+_LARGE = 10_000
 
 
 def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
@@ -469,6 +473,7 @@ def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    vocabulary = trimmed(model, vocabulary)
     model.eval()
     exact = path.with_suffix(".exact.onnx")
     torch.onnx.export(
@@ -493,11 +498,39 @@ def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
         nodes_to_exclude=[n for n in names if n in whole or not n.startswith("/layers.")],
     )
     made = onnx.load(str(path))
+    halve(made.graph)
     categories = "\n".join("\t".join(each) for each in model.categories)
     held = {PIECES: "\n".join(vocabulary), CATEGORIES: categories}
     onnx.helper.set_model_props(made, held)
     onnx.save(made, str(path))
     exact.unlink()
+
+
+def trimmed(model: Encoder, vocabulary: Sequence[str]) -> list[str]:
+    """Take from a model the pieces that no English text has; the vocabulary that is left."""
+    kept = [
+        number
+        for number, piece in enumerate(vocabulary)
+        if not piece.startswith("[unused") and all(c < _LATIN or not c.isalpha() for c in piece)
+    ]
+    words = model.words.weight[kept].detach()
+    model.words = nn.Embedding(len(kept), WIDTH)
+    model.words.weight = nn.Parameter(words)
+    return [vocabulary[number] for number in kept]
+
+
+def halve(graph: Any) -> None:
+    """Keep large matrices in numbers of two bytes; onnxruntime widens them when it loads them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    for index, each in enumerate(list(graph.initializer)):
+        exact = numpy_helper.to_array(each)
+        if exact.dtype == "float32" and exact.size > _LARGE:
+            name = each.name
+            half = numpy_helper.from_array(exact.astype("float16"), f"{name}_half")
+            graph.initializer[index].CopyFrom(half)
+            widened = helper.make_node("Cast", [half.name], [name], to=TensorProto.FLOAT)
+            graph.node.insert(0, widened)
 
 
 @dataclass(frozen=True)
