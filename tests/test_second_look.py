@@ -11,6 +11,7 @@ from absa.offline.analysis import Analyser
 from absa.offline.given_aspects import judge
 from absa.offline.models.loading import Models
 from absa.offline.models.network import Network
+from absa.offline.second_look import Bars, Found, compare
 from absa.offline.text.annotations import View
 from absa.offline.text.views import view_of
 
@@ -66,3 +67,15 @@ def test_texts_of_unknown_domains_have_a_decision_of_their_own() -> None:
         assert decision is not None
         assert decision.of("hospital") is decision.of(None) is decision.elsewhere
         assert decision.of("restaurant") is decision
+
+
+@pytest.mark.parametrize("may_empty", [False, True])
+def test_all_findings_of_a_text_are_dropped_only_where_that_is_allowed(may_empty: bool) -> None:
+    first = Found(Analyser()(TEXT, "en").findings)
+    doubted = [
+        replace(each, clause_reading=replace(each.clause_reading, confidence=0.1), alternatives=())
+        for each in first
+    ]
+    bars = Bars(add=0.5, drop=0.2, flip=0.1, may_empty=may_empty)
+    verdicts = [finding.verdict for finding in compare(first, Found((), doubted), bars)]
+    assert len(verdicts) >= 2 and sum(map(bool, verdicts)) == (0 if may_empty else 1)

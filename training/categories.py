@@ -62,6 +62,9 @@ LEFT_OUT = 10
 #: Languages whose encoder has read M-ABSA so often that what it says of unnamed judgements in these
 #: texts is no guide for others.
 LEARNED_BY_HEART = frozenset({"ko"})
+#: On M-ABSA's dev part the Korean encoder is worth less than on the texts left out, and these are
+#: too few for a threshold: half of its weight is taken, and the threshold of all texts.
+HALF = 0.5
 Row = dict[str, Any]
 Array = npt.NDArray[np.float32]
 #: Numbers and values of the cues of a case.
@@ -372,14 +375,15 @@ def accuracy(made: model.CategoryModel, examples: Sequence[Example]) -> dict[str
 
 
 def cross_validated(
-    examples: Sequence[Example], encoder: tuple[float, float]
+    examples: Sequence[Example], encoder: tuple[float, float], *, by_heart: bool = False
 ) -> tuple[float, dict[str, Any]]:
     """The threshold, and how good the models are on texts left out.
 
-    Where an encoder counts these are the texts that it has not read, else each fourth in turn.
+    Where an encoder counts these are the texts that it has not read, else, and where it has learned
+    the others by heart, each fourth in turn.
     """
     folds = [[i % FOLDS == fold for i in range(len(examples))] for fold in range(FOLDS)]
-    if any(encoder):
+    if any(encoder) and not by_heart:
         folds = [[one.is_new for one in examples]]
     predicted: list[Guess] = []
     accuracies = []
@@ -426,7 +430,10 @@ def main() -> None:
     for lang in options.lang or LANGUAGES:
         examples = examples_of(options.data / "train" / f"mabsa_{lang}.jsonl")
         weights, said = encoder_weights(examples)
-        threshold, report = cross_validated(examples, weights)
+        by_heart = lang in LEARNED_BY_HEART
+        if by_heart:
+            weights = HALF * weights[0], HALF * weights[1]
+        threshold, report = cross_validated(examples, weights, by_heart=by_heart)
         report |= {"share of the encoder": weights, "log-likelihoods and accuracy by share": said}
         sys.stdout.write(f"{lang} {json.dumps(report, indent=1)}\n")
         path = options.out / f"categories_{lang}.npz"
