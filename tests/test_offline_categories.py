@@ -95,20 +95,20 @@ def test_an_encoder_counts_as_much_as_the_model_says() -> None:
     analysis = Analyser()("The battery life is short.", "en", "laptop")
     part = replace(shipped_model("en").domains["laptop"], encoder=(0.9, 0.9))
     cues, words = aspect_cues(analysis, 4, 16), text_cues(analysis.tokens)
-    said = scores_for(part, "laptop", "DISPLAY#PRICE")
+    scores = scores_for(part, "laptop", "DISPLAY#PRICE")
     allowed = {spelling(name): name for name in part.names}
-    best = part.of_aspect(cues, allowed, (4, 16), said)
+    best = part.of_aspect(cues, allowed, (4, 16), scores)
     assert best is not None and best[0] == "DISPLAY#PRICE" and best[1] > 0.8
-    assert sum(part.aspect_shares(cues, (4, 16), said)) == pytest.approx(1)
+    assert sum(part.aspect_shares(cues, (4, 16), scores)) == pytest.approx(1)
     alone = part.of_aspect(cues, allowed)
     assert alone is not None and alone[0] != "DISPLAY#PRICE"
     # No weight, no such place, and another domain leave the linear model alone.
     unweighted = replace(part, encoder=(0.0, 0.0))
-    assert unweighted.of_aspect(cues, allowed, (4, 16), said) == alone
-    assert part.of_aspect(cues, allowed, (0, 3), said) == alone
+    assert unweighted.of_aspect(cues, allowed, (4, 16), scores) == alone
+    assert part.of_aspect(cues, allowed, (0, 3), scores) == alone
     elsewhere = scores_for(part, "hotel", "DISPLAY#PRICE")
     assert part.of_aspect(cues, allowed, (4, 16), elsewhere) == alone
-    of_text = part.text_shares(words, replace(said, text=said.text[::-1]))
+    of_text = part.text_shares(words, replace(scores, text=scores.text[::-1]))
     assert not np.allclose(of_text, part.text_shares(words, None))
 
 
@@ -138,8 +138,8 @@ def test_an_encoder_without_categories_says_nothing_of_them() -> None:
         categories=rows,
         text_categories=rows[0],
     )
-    said = category_scores(knows, [(0, 3)])
-    assert said is not None and said.aspects[0, 3].tolist() == [2, 1]
+    scores = category_scores(knows, [(0, 3)])
+    assert scores is not None and scores.aspects[0, 3].tolist() == [2, 1]
 
 
 def test_a_damaged_model_is_refused(tmp_path: Any) -> None:

@@ -327,16 +327,16 @@ def encoder_weights(examples: Sequence[Example]) -> tuple[tuple[float, float], d
     if not any(one.encoder for one in new):
         return (0.0, 0.0), {}
     made = fit([one for one in examples if not one.is_new], 0.0)
-    said = {}
+    by_weight = {}
     for weight in WEIGHTS:
         weighed = model.CategoryModel(
             {name: replace(part, encoder=(weight, weight)) for name, part in made.domains.items()}
         )
-        said[weight] = [
+        by_weight[weight] = [
             float(np.mean(np.log(np.array(shares) + 1e-4))) for shares in likelihood(weighed, new)
         ] + [accuracy(weighed, new)["all"]]
-    named, unnamed = (max(said, key=lambda w: said[w][kind]) for kind in (0, 1))
-    return (named, unnamed), {str(weight): values for weight, values in said.items()}
+    named, unnamed = (max(by_weight, key=lambda w: by_weight[w][kind]) for kind in (0, 1))
+    return (named, unnamed), {str(weight): values for weight, values in by_weight.items()}
 
 
 def guesses(made: model.CategoryModel, examples: Sequence[Example]) -> list[Guess]:
@@ -429,12 +429,12 @@ def main() -> None:
     options = parser.parse_args()
     for lang in options.lang or LANGUAGES:
         examples = examples_of(options.data / "train" / f"mabsa_{lang}.jsonl")
-        weights, said = encoder_weights(examples)
+        weights, by_weight = encoder_weights(examples)
         by_heart = lang in LEARNED_BY_HEART
         if by_heart:
             weights = HALF * weights[0], HALF * weights[1]
         threshold, report = cross_validated(examples, weights, by_heart=by_heart)
-        report |= {"share of the encoder": weights, "log-likelihoods and accuracy by share": said}
+        report |= {"share of the encoder": weights, "log-likelihoods, accuracy": by_weight}
         sys.stdout.write(f"{lang} {json.dumps(report, indent=1)}\n")
         path = options.out / f"categories_{lang}.npz"
         fit(examples, threshold, weights).save(path)

@@ -500,8 +500,8 @@ def export(model: Encoder, vocabulary: Sequence[str], path: Path) -> None:
     made = onnx.load(str(path))
     halve(made.graph)
     categories = "\n".join("\t".join(each) for each in model.categories)
-    held = {PIECES: "\n".join(vocabulary), CATEGORIES: categories}
-    onnx.helper.set_model_props(made, held)
+    properties = {PIECES: "\n".join(vocabulary), CATEGORIES: categories}
+    onnx.helper.set_model_props(made, properties)
     onnx.save(made, str(path))
     exact.unlink()
 

@@ -441,13 +441,13 @@ def fit(data: Path, every: int, earlier: Path, later: Sequence[Labelled], out: P
     measured = [measures_of(place, polarity, encoder) for place in places]
     reader = fit_readers(measured, places, label_rows, whole)
     labels = {view.text: label for view, label, _ in whole}
-    known = [
+    of_domains = [
         (replace(sample, view=replace(sample.view, domain=domain)), labels.get(text, ""), own)
         for samples, own in ((translated, False), (later, True))
         for sample in samples
         if (domain := domain_of.get(text := sample.view.text)) in DOMAINS[1:]
     ]
-    reader = replace(reader, **fit_domain_readers(known, polarity, encoder))
+    reader = replace(reader, **fit_domain_readers(of_domains, polarity, encoder))
     reader.save(loading.readers_file(out, "ko"))
     texts_later = {sample.view.text for sample in later}
     samples = [sample for sample in everyday_samples() if sample.text in texts_later]

@@ -187,8 +187,8 @@ class DomainCategories:
         places = {name: i for i, (own, name) in enumerate(encoder.names) if own == self.domain}
         if not places:
             return shares
-        said = dict(zip(places, _shares(scores[list(places.values())]), strict=True))
-        other = np.array([said.get(name, 0.0) for name in names], np.float32)
+        by_name = dict(zip(places, _shares(scores[list(places.values())]), strict=True))
+        other = np.array([by_name.get(name, 0.0) for name in names], np.float32)
         return np.asarray((1 - weight) * shares + weight * other, np.float32)
 
     def of_aspect(

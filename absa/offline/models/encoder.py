@@ -52,12 +52,12 @@ class Encoder:
         self._session: Any = onnxruntime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"]
         )
-        held = self._session.get_modelmeta().custom_metadata_map
-        self._pieces = WordPiece(held[PIECES].split("\n"))
+        metadata = self._session.get_modelmeta().custom_metadata_map
+        self._pieces = WordPiece(metadata[PIECES].split("\n"))
         self._categories = tuple(
             (domain, name)
             for domain, _, name in (
-                line.partition("\t") for line in held.get(CATEGORIES, "").splitlines()
+                line.partition("\t") for line in metadata.get(CATEGORIES, "").splitlines()
             )
         )
 
