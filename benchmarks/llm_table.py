@@ -60,6 +60,7 @@ CONFIGS: Mapping[str, str | Json] = {
         "stage1": "joint",
         "debate": {"when": "contested"},
         "override_profile": "t2",
+        "debate_override": {"allow_drop": True, "max_overrides_per_sample": 3},
     },
     "conflict_single_support": {
         "protocol": "conflict_review",

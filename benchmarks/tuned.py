@@ -6,8 +6,9 @@ The offline debate answers texts that are drawn at random from each training fil
 directories given with `--train` have recorded answers of a model. All settings are then decided on
 these answers without another call (`absa.ablate.sweep`):
 
-1. gate and adoption: the setting with the best pair F1, if its interval is above 0;
-2. with this setting, the Moderator's rules: those with the best label accuracy, in the same way.
+1. gate and adoption: a setting whose gain of pair F1 has an interval above 0. If there are several,
+   the smallest change that may be as good as the best one;
+2. with this setting, the Moderator's rules, in the same way by label accuracy.
 
 What was chosen is written as a config, and compared with the defaults on the development files,
 which had no say in it. Every difference has its 95 % interval (paired bootstrap).
@@ -105,10 +106,14 @@ def swept(directory: Path, base: Changes, points: Iterable[Point]) -> list[Found
     return list(sweep(directory, every)["points"])
 
 
-def best(points: list[Found], metric: str, difference: str, base: Found) -> Found | None:
-    """The best point, if it is surely better than the base."""
+def best(points: list[Found], difference: str, base: Found) -> Found | None:
+    """Of the points that are surely better than the base, one that may be as good as the best.
+
+    It is the first such point: the points begin with the smallest changes.
+    """
     gains = [p for p in points if p[difference]["low"] > max(0.0, base[difference]["value"])]
-    return max(gains, key=lambda p: p["scores"][metric], default=None)
+    top = max((p[difference]["value"] for p in gains), default=0.0)
+    return next((p for p in gains if p[difference]["high"] >= top), None)
 
 
 def shown(point: Found) -> dict[str, Any]:
@@ -166,14 +171,14 @@ def main() -> None:
         train = runs[0] if runs else drawn(files, args.texts, args.seed, folder, "train")
         answers = recorded(train, folder)
         chosen: dict[str, Any] = {}
-        for title, points, metric, difference in (
-            ("Gate and adoption", decision_points(), PRIMARY, "difference"),
-            ("Moderator", moderator_points(), LABEL, "label_difference"),
+        for title, points, difference in (
+            ("Gate and adoption", decision_points(), "difference"),
+            ("Moderator", moderator_points(), "label_difference"),
         ):
             as_recorded, base, *found = swept(answers, chosen, points)
             print(f"## {title}, on training data\n")
             print(table({"default": as_recorded, **{p["name"]: p for p in found}}), "\n")
-            winner = best(found, metric, difference, base)
+            winner = best(found, difference, base)
             print(f"Chosen: {winner['name'] if winner else 'the default'}\n", flush=True)
             chosen = dict(winner["changes"]) if winner else chosen
         print("## Held out\n")

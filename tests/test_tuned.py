@@ -16,28 +16,27 @@ from absa.runs import RunPlan, run
 from benchmarks.tuned import best, decision_points, moderator_points, written
 
 
-def point(name: str, score: float, low: float, value: float = 0.0) -> dict[str, Any]:
-    interval = {"value": value, "low": low, "high": low + 1}
-    return {"name": name, "scores": {"m": score}, "d": interval}
+def point(name: str, value: float, low: float, high: float = 0.2) -> dict[str, Any]:
+    return {"name": name, "d": {"value": value, "low": low, "high": high}}
 
 
-BASE = point("base", 0.5, 0.0)
+BASE = point("base", 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
     ("points", "chosen"),
     [
         ([], None),
-        ([point("sure", 0.6, 0.01), point("surer", 0.7, 0.02)], "surer"),
-        # The best score, but it may be chance.
-        ([point("sure", 0.6, 0.01), point("perhaps", 0.9, -0.01)], "sure"),
-        ([point("perhaps", 0.9, 0.0)], None),
-        # Of equals the first, which changes the least.
-        ([point("one", 0.6, 0.01), point("two", 0.6, 0.01)], "one"),
+        ([point("sure", 0.03, 0.01, 0.05), point("surer", 0.07, 0.02)], "surer"),
+        # The highest gain, but it may be chance.
+        ([point("sure", 0.03, 0.01), point("perhaps", 0.09, -0.01)], "sure"),
+        ([point("perhaps", 0.09, 0.0)], None),
+        # Of two that may be equally good the first, which changes the least.
+        ([point("one", 0.03, 0.01), point("two", 0.04, 0.02)], "one"),
     ],
 )
 def test_only_what_is_surely_better_is_chosen(points: list[Any], chosen: str | None) -> None:
-    winner = best(points, "m", "d", BASE)
+    winner = best(points, "d", BASE)
     assert (winner["name"] if winner else None) == chosen
 
 
