@@ -8,7 +8,7 @@ EXTRAS ?= dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-UV := uv pip install --quiet --python $(BIN)/python -c constraints.txt
+UV := uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt
 # uv takes seconds where pip takes minutes; who does not have it does not need it.
 install = $(UV) $(1) 2>/dev/null || $(PIP) $(1)
 # Files that say what has been installed: done once, and again when a requirement changes.
