@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from absa.nodes.assets import data_dir
 from absa.offline.models import loading
 from absa.offline.models.encoder import aspect_scores
 from absa.offline.models.folder import shipped
-from absa.offline.models.morpheme_encoder import PIECE, MorphemeEncoder
+from absa.offline.models.morpheme_encoder import CATEGORIES, PIECE, MorphemeEncoder
 from absa.offline.models.morpheme_inputs import FACTS, GRAMS, inputs_of
 from absa.offline.models.polarity_model import LABELS
 from absa.offline.text.annotations import View
@@ -75,7 +76,10 @@ def test_a_text_without_words_stays_as_it_is(encoder: MorphemeEncoder) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "encoder_ko.npz"
     content = (data_dir("resources") / "models" / "encoder_ko.npz").read_bytes()
-    for damaged in (b"", content[:1000]):
+    with np.load(BytesIO(content)) as arrays:
+        fewer_categories = {**arrays, CATEGORIES: arrays[CATEGORIES][:100]}
+    np.savez(path, **fewer_categories)
+    for damaged in (b"", content[:1000], path.read_bytes()):
         with pytest.raises(ValueError, match=r"encoder_ko\.npz is not a Korean encoder"):
             MorphemeEncoder.read(damaged, path)
 

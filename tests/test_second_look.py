@@ -69,13 +69,12 @@ def test_texts_of_unknown_domains_have_a_decision_of_their_own() -> None:
         assert decision.of("restaurant") is decision
 
 
-@pytest.mark.parametrize("may_empty", [False, True])
-def test_all_findings_of_a_text_are_dropped_only_where_that_is_allowed(may_empty: bool) -> None:
+def test_of_findings_that_are_all_doubted_one_stays() -> None:
     first = Found(Analyser()(TEXT, "en").findings)
     doubted = [
         replace(each, clause_reading=replace(each.clause_reading, confidence=0.1), alternatives=())
         for each in first
     ]
-    bars = Bars(add=0.5, drop=0.2, flip=0.1, may_empty=may_empty)
+    bars = Bars(add=0.5, drop=0.2, flip=0.1)
     verdicts = [finding.verdict for finding in compare(first, Found((), doubted), bars)]
-    assert len(verdicts) >= 2 and sum(map(bool, verdicts)) == (0 if may_empty else 1)
+    assert len(verdicts) >= 2 and sum(map(bool, verdicts)) == 1

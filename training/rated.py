@@ -1,7 +1,8 @@
 """Sentences rated by people: the data of VADER, in the source archive of ``vaderSentiment``.
 
-Some 23,000 tweets and sentences of film reviews, product reviews and newspapers, each with the mean
-of twenty ratings from -4 to 4 (Hutto and Gilbert, 2014; MIT licence). ``pip download --no-deps
+Some 23,700 tweets and sentences of film reviews, product reviews and newspapers, each with the mean
+of twenty ratings from -4 to 4 (Hutto and Gilbert, 2014; MIT licence). `sentences` yields the 21,800
+with a clear rating. ``pip download --no-deps
 --no-binary :all: vaderSentiment==3.3.2`` gets the archive. The project does not hold it.
 """
 

@@ -38,21 +38,18 @@ class Bars:
         add: How likely a tuple must be right to be added.
         drop: Below which probability a tuple of Stage 1 is dropped.
         flip: How much likelier than Stage 1's another polarity must be.
-        may_empty: Whether all that Stage 1 has found in a text may be dropped.
     """
 
     add: float
     drop: float
     flip: float
-    may_empty: bool = False
 
 
 #: Where the tagger knows the domain, Stage 1 is rarely wrong, and it takes more to contradict it;
-#: elsewhere the second reading has the last word. The Korean encoder has learned from M-ABSA which
-#: texts of its domains name nothing.
+#: elsewhere the second reading has the last word.
 KNOWN_DOMAIN = {
     "en": Bars(add=0.45, drop=0.2, flip=0.1),
-    "ko": Bars(add=0.4, drop=0.25, flip=0.05, may_empty=True),
+    "ko": Bars(add=0.4, drop=0.25, flip=0.05),
 }
 
 
@@ -95,9 +92,8 @@ def compare(first: Found, second: Found, bars: Bars | None = None) -> Found:
         [judged(finding) for finding in first.reported],
         [judged(others[place]) for place in sorted(others) if place not in own],
     )
-    may_empty = bars is not None and bars.may_empty
-    if first.reported and not may_empty and not any(finding.verdict for finding in found):
-        # Stage 2 rarely empties a text: what is likeliest stays.
+    if first.reported and not any(finding.verdict for finding in found):
+        # Stage 2 does not empty a text: what is likeliest stays.
         best = max(found, key=lambda finding: max(finding.likely))
         if max(best.likely):
             word = max(zip(best.likely, LABELS, strict=True))[1]

@@ -2,9 +2,9 @@
 
 One pass gives for each piece of a word what it says about aspect tags and about the polarity and
 the category of an aspect that it is part of, and for the text its label, what it judges without
-naming it, and the category of that. The
-weights are bytes (`encoder_en.onnx`, made by ``training/encoder.py``) and run in onnxruntime on one
-thread. Nothing changes after loading, so one encoder may serve many threads.
+naming it, and the category of that. Most weights are bytes (`encoder_en.onnx`, made by
+``training/encoder.py``) and run in onnxruntime on one thread. Nothing changes after loading,
+so one encoder may serve many threads.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from absa.nodes.assets import data_dir
 from absa.schemas.errors import InputError
 
 MANIFEST = "manifest.json"
-#: The largest shipped file has 6 MB, and unpacks to as much.
+#: The largest shipped file has 24 MB.
 MAX_FILE_BYTES = 512 * 2**20
 MAX_UNPACKED_BYTES = 512 * 2**20
 

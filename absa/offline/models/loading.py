@@ -1,9 +1,9 @@
 """The learned models of the analyzer: a folder with a tagger, a polarity model and a decision.
 
 ``tagger_<lang>.crf``, ``polarity_<lang>.npz`` and ``decision_<lang>.json`` for each language, and
-``network_<lang>.npz`` where one reads beside the tagger. English has an encoder besides, which only
-the shipped folder holds (``encoder_en.onnx``). The shipped folder has both languages; a
-folder that `absa train` made has those of its data, built on the shipped ones, which also answer
+``network_<lang>.npz`` where one reads beside the tagger. Both languages have an encoder besides,
+which only the shipped folder holds (``encoder_en.onnx``, ``encoder_ko.npz``). A folder that
+`absa train` made has those of its data, built on the shipped ones, which also answer
 for a language that it lacks. ``manifest.json`` has the hashes of the files.
 """
 

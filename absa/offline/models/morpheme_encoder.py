@@ -92,6 +92,9 @@ class MorphemeEncoder:
             beside = {"keys", "rows", CATEGORIES, *TABLES, *(f"{name}_scale" for name in TABLES)}
             weights = {k: v.astype(np.float32) for k, v in data.items() if k not in beside}
             lines = bytes(data.get(CATEGORIES, _NOTHING)).decode("utf-8").splitlines()
+            columns = len(weights.get(f"{OF_DOMAINS}category.bias", ()))
+            if columns != len(lines):
+                raise ValueError(f"{CATEGORIES} has {len(lines)} entries, not {columns}")
             return cls(
                 data["keys"],
                 data["rows"],

@@ -89,8 +89,9 @@ class Encoded:
         labels: P(positive), P(negative), P(neutral), P(mixed) of the text as a whole.
         unnamed: How likely the text judges something that it does not name: positively, negatively,
             as neither.
-        category_names: The categories it knows, each after its domain. Empty if it knows none, as
-            do the next two.
+        category_names: The categories, each after its domain. Empty where the encoder gives none:
+            it knows no categories, or (Korean) not the domain of the text. The next two are
+            empty then, too.
         categories: For each piece its scores for the category of an aspect that it is part of.
         text_categories: The scores for the category of what the text judges without a name.
     """
@@ -218,9 +219,9 @@ class Analysis:
     #: of labels.
     label: tuple[str, float] | None = None
     #: How likely the encoder takes the text to judge something that it does not name: positively,
-    #: negatively, as neither. Empty in a language without an encoder.
+    #: negatively, as neither. Empty where no encoder counts for the aspects of the text.
     unnamed: tuple[float, ...] = ()
-    #: None in a language whose encoder knows no categories.
+    #: None where the encoder gives no categories for this text.
     category_scores: CategoryScores | None = field(default=None, compare=False)
     used_negators: frozenset[int] = field(default_factory=frozenset)
     #: Whether the models were trained on texts of this domain.
