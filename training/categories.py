@@ -60,7 +60,7 @@ WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
 #: One text in this number the encoders do not read: it shows how much they count.
 LEFT_OUT = 10
 #: Languages whose encoder has read M-ABSA so often that what it says of unnamed judgements in these
-#: texts is no guide for others.
+#: texts does not help with others.
 LEARNED_BY_HEART = frozenset({"ko"})
 #: On M-ABSA's dev part the Korean encoder is worth less than on the texts left out, and these are
 #: too few for a threshold: half of its weight is taken, and the threshold of all texts.

@@ -216,7 +216,7 @@ def right(reader: Reader, rows: Sequence[Measures], labels: Sequence[str]) -> An
 def tagged(data: Path, own: Sequence[Sample]) -> Iterator[Any]:
     """Features and labels of texts for the tagger."""
     texts = texts_.texts_of(data, "train", ("mabsa_ko",))
-    # M-ABSA always with its domain: what it leaves unmarked (prices) is no guide for other texts.
+    # M-ABSA always with its domain: what it leaves unmarked (prices) says nothing of others.
     for sample, view in texts:
         yield features(view), tagger.labels(view, sample.aspects or ())
     for sample in own:

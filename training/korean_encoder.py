@@ -630,7 +630,7 @@ def of_everything(texts: Texts, base: Mapping[str, Any], own: Sequence[Example])
     between = joints(texts.words)
     rounds = []
     for _ in range(_ROUNDS):
-        # M-ABSA always with its domain: what it leaves unmarked is no guide for other texts.
+        # M-ABSA always with its domain: what it leaves unmarked says nothing about other texts.
         read = [each if rng.random() < _WITH_DOMAIN else replace(each, domain=0) for each in own]
         rounds.append(
             [
